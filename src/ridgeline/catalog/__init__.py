@@ -1,0 +1,1 @@
+"""Facts about the world that the product ships, each with its source."""

@@ -1,0 +1,61 @@
+"""The `ridgeline` command: one file per verb, each loaded only when it is called.
+
+Exit status: 0, 1 (the answer is no), 2 (bad input; the message says field, problem, remedy).
+"""
+
+import importlib
+import sys
+
+import click
+
+import ridgeline
+from ridgeline.errors import RidgelineError
+
+#: verb -> (module, what the help says). A module is imported when its verb is called.
+VERBS = {
+    "up": ("up", "Serve models behind an OpenAI-compatible gateway."),
+    "status": ("status", "Show what runs on this machine."),
+    "down": ("down", "Drain and stop what `up` started."),
+    "serve": ("serve", "Serve one model as a single replica, without a gateway."),
+    "bench": ("bench", "Measure a server under load."),
+    "init": ("init", "Write a commented platform.yaml to start from."),
+    "schema": ("schema", "Print the JSON schema of platform.yaml, for editors."),
+    "systems": ("systems", "List the systems that have to work, and the tests that prove them."),
+}
+
+
+class Verbs(click.Group):
+    """A group that knows its commands' help without importing them, so that help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"ridgeline.cli.{VERBS[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command), cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(ridgeline.__version__, message="Ridgeline %(version)s")
+def ridgeline_command() -> None:
+    """Plan, simulate, run and diagnose AI infrastructure.
+
+    Today Ridgeline runs models: `ridgeline up` serves one behind an OpenAI-compatible gateway.
+    """
+
+
+def main() -> None:
+    """The console script: errors meant for the user are printed without a traceback."""
+    try:
+        ridgeline_command.main(prog_name="ridgeline", standalone_mode=True)
+    except RidgelineError as error:
+        sys.stderr.write(f"ridgeline: {error}\n")
+        sys.exit(2)

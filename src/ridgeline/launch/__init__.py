@@ -1,0 +1,1 @@
+"""Where processes run. `local` starts them on this machine and leaves no orphan."""

@@ -1,0 +1,1 @@
+"""The serving floor: models behind an OpenAI-compatible API."""

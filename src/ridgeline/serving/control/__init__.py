@@ -1,0 +1,1 @@
+"""The loops that look, ask a policy, write down and act."""

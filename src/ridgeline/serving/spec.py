@@ -1,0 +1,126 @@
+"""The serving part of platform.yaml, typed. Unknown keys are errors.
+
+Only what the product does today can be written; `ridgeline.spec` loads the file and turns
+pydantic's complaints into ours.
+"""
+
+import ipaddress
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ridgeline.units import parse_bytes
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
+
+
+class Part(BaseModel):
+    """A part of the spec: immutable, and it knows all of its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RidgelineEngine(Part):
+    """Ridgeline's own engine, started and watched on this machine."""
+
+    kind: Literal["ridgeline"] = "ridgeline"
+    dtype: Literal["bf16", "fp32"] = Field("bf16", description="type of weights and cache")
+    threads: int = Field(0, ge=0, description="threads of one replica; 0 shares all cores evenly")
+    max_model_len: int = Field(0, ge=0, description="longest sequence in tokens; 0: the model's")
+    max_seqs: int = Field(64, ge=1, description="sequences that run at once in a replica")
+    max_batched_tokens: int = Field(512, ge=1, description="token budget of one step")
+    kv_cache: Bytes = Field(1_000_000_000, description="paged key-value cache, e.g. 1GB")
+    prefix_caching: bool = Field(True, description="reuse the cache of equal prompt beginnings")
+
+
+class UrlEngine(Part):
+    """Servers that run already: anything that speaks OpenAI's API (vLLM, SGLang, llama.cpp)."""
+
+    kind: Literal["url"]
+    urls: list[str] = Field(min_length=1, description="base URLs, e.g. http://10.0.0.7:8000")
+    api_key_env: str | None = Field(None, description="environment variable with their key")
+
+    @model_validator(mode="after")
+    def _are_http(self) -> Self:
+        for url in self.urls:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{url!r} is not an http:// or https:// address")
+        return self
+
+
+class Replicas(Part):
+    """How many replicas of a model there are."""
+
+    min: int = Field(1, ge=1, description="replicas that are always there")
+
+
+class Routing(Part):
+    """How a replica is chosen for a request."""
+
+    policy: Literal["least-load", "round-robin"] = Field("least-load", description="the rule")
+
+
+class ModelSpec(Part):
+    """A model that clients call by `name`."""
+
+    name: str = Field(min_length=1, description="the stable name that clients call")
+    model: str | None = Field(
+        None, description="a packaged model's name, a GGUF file or a Hugging Face folder"
+    )
+    engine: Annotated[RidgelineEngine | UrlEngine, Field(discriminator="kind")] = Field(
+        default_factory=RidgelineEngine, description="what runs it"
+    )
+    replicas: Replicas = Field(default_factory=Replicas)
+    routing: Routing = Field(default_factory=Routing)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_by_default(cls, data: object) -> object:
+        """`engine: {dtype: fp32}` means our own engine."""
+        if isinstance(data, dict) and isinstance(engine := data.get("engine"), dict):
+            return {**data, "engine": {"kind": "ridgeline", **engine}}
+        return data
+
+    @model_validator(mode="after")
+    def _has_a_source(self) -> Self:
+        if isinstance(self.engine, RidgelineEngine) and self.model is None:
+            raise ValueError("an engine of kind ridgeline needs `model`, the weights to load")
+        return self
+
+
+class GatewaySpec(Part):
+    """Where clients connect."""
+
+    listen: str = Field("127.0.0.1:8000", description="address:port of the OpenAI API and console")
+    api_key_env: str | None = Field(
+        None, description="environment variable with the key that clients must send"
+    )
+
+    @model_validator(mode="after")
+    def _listens_somewhere(self) -> Self:
+        host, port = self.host, self.listen.rpartition(":")[2]
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise ValueError(f"listen {self.listen!r} is not address:port, e.g. 127.0.0.1:8000")
+        if not is_loopback(host) and self.api_key_env is None:
+            raise ValueError(f"listen {self.listen!r} is open to the network: set api_key_env too")
+        return self
+
+    @property
+    def host(self) -> str:
+        """The address without port and brackets."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port; 0 lets the system choose a free one."""
+        return int(self.listen.rpartition(":")[2])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,162 @@
+"""platform.yaml becomes one typed object; complaints name the field, the problem and a remedy.
+
+Composes the floors' specs (serving today). Called by the command line.
+"""
+
+import difflib
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from ridgeline.errors import SpecError
+from ridgeline.serving.spec import GatewaySpec, ModelSpec, Part
+
+
+class Platform(Part):
+    """One description of a platform."""
+
+    name: str = Field("platform", pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)
+    models: list[ModelSpec] = Field(min_length=1, description="what is served")
+    gateway: GatewaySpec = Field(default_factory=GatewaySpec)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [model.name for model in self.models]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two models are called {name!r}: clients could not tell them")
+        return self
+
+
+def load(path: Path) -> Platform:
+    """Read a spec; SpecError lists every complaint (file, field, problem, remedy)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(
+            f"cannot be read: {error.strerror}", where=str(path), remedy="ridgeline init"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SpecError("is not UTF-8 text", where=str(path), remedy="save it as UTF-8") from error
+    return parse(text, name=path.name)
+
+
+def parse(text: str, *, name: str) -> Platform:
+    """A spec from its text; `name` is the file that complaints speak of."""
+    data = _yaml(text, name)
+    if not isinstance(data, dict):
+        raise SpecError("is not a mapping of keys", where=name, remedy="ridgeline init")
+    try:
+        return Platform.model_validate(data)
+    except ValidationError as error:
+        complaints = [_complaint(one, data, name) for one in error.errors()]
+        raise SpecError("\n".join(str(one) for one in complaints)) from error
+
+
+def json_schema() -> dict[str, Any]:
+    """The spec's JSON schema, for editors that check YAML while one types."""
+    schema = Platform.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without surprises: a key written twice is an error, not the last one's win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key!r} stands here twice", problem_mark=key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _yaml(text: str, name: str) -> object:
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506: _Loader is a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{name}, line {mark.line + 1}" if mark else name
+        raise SpecError(str(error.problem), where=where, remedy="mend the YAML there") from error
+    except yaml.YAMLError as error:
+        raise SpecError(f"is not YAML: {error}", where=name, remedy="ridgeline init") from error
+
+
+def _complaint(error: Any, data: object, name: str) -> SpecError:
+    """One of pydantic's errors in the house's form."""
+    # A discriminated union puts its tag into the location; a reader of the file never wrote it.
+    steps = [step for step in error["loc"] if step not in ("ridgeline", "url")]
+    where = f"{name}, {_dotted(steps)}" if steps else name
+    if error["type"] == "extra_forbidden":
+        return SpecError("unknown key", where=where, remedy=_nearest(str(steps[-1]), steps[:-1]))
+    if error["type"] == "missing":
+        return SpecError("is missing", where=where, remedy="ridgeline init shows every key")
+    problem = error["msg"].removeprefix("Value error, ")
+    problem = problem[0].lower() + problem[1:]
+    given = error["input"]
+    if isinstance(given, str | int | float | bool):
+        shown = repr(given) if isinstance(given, str) else str(given).lower()
+        if shown not in problem:
+            problem = f"{shown}: {problem}"
+    return SpecError(problem, where=where, remedy=_remedy(error))
+
+
+def _remedy(error: Any) -> str:
+    """What to write instead, where pydantic knows it."""
+    limits = error.get("ctx", {})
+    match error["type"]:
+        case "greater_than_equal":
+            return f"{limits['ge']} or more"
+        case "greater_than":
+            return f"more than {limits['gt']}"
+        case "literal_error":
+            return f"one of: {limits['expected']}"
+        case "union_tag_invalid":
+            return f"one of: {limits['expected_tags']}"
+        case "string_pattern_mismatch":
+            return "lower-case letters, digits and hyphens"
+    return ""
+
+
+def _dotted(steps: list[Any]) -> str:
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text
+
+
+def _nearest(key: str, steps: list[Any]) -> str:
+    """The known key that was meant, or all that are known at this place."""
+    known = _known_keys(steps)
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"{close[0]!r} (nearest)" if close else f"one of: {', '.join(known)}"
+
+
+def _known_keys(steps: list[Any]) -> list[str]:
+    """The keys that the schema allows at a place in the file."""
+    schema = json_schema()
+    definitions = schema["$defs"]
+    places = [schema]
+    for step in steps:
+        inner = [
+            place["items"] if isinstance(step, int) else place["properties"][step]
+            for place in places
+            if "items" in place or step in place.get("properties", {})
+        ]
+        places = [found for one in inner for found in _resolve(one, definitions)]
+    return sorted({key for place in places for key in place.get("properties", {})})
+
+
+def _resolve(place: dict[str, Any], definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    if "$ref" in place:
+        return [definitions[place["$ref"].rpartition("/")[2]]]
+    options = place.get("oneOf") or place.get("anyOf")
+    if not options:
+        return [place]
+    return [one for option in options for one in _resolve(option, definitions)]
