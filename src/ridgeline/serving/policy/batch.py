@@ -1,0 +1,411 @@
+"""What runs in the next step: continuous batching under one budget of tokens.
+
+A sequence is a number of tokens, of which some are computed; a prompt, a chunk of a prompt and
+a decode are all "compute some of what is owed", so there are no phases. `serving.engine.loop`
+and the simulator call the same state machine: decide, run the step, commit. It counts tokens
+and never sees their ids.
+
+    tokens      [ prompt ············ | generated ····· ]    known, to be computed
+    computed    [ ················· ]                        the KV cache holds these
+    chunk                            [start, start+count)    one step's rows of this sequence
+
+The laws:
+- One rank orders everything: priority (lower first), arrival, birth (a fork has its parent's
+  arrival). Admission is strictly in this order; nobody overtakes a sequence that does not fit.
+- Whoever owes one token goes before whoever owes more, so a decode is never delayed by a prompt.
+- A sequence is admitted when all it knows fits, and holds that room from then on. Whoever waits
+  holds nothing.
+- Where blocks run out the last in rank is preempted: it gives all back and keeps its tokens.
+  So the first in rank always advances, and any mix of requests that each fit alone finishes.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from ridgeline.serving.policy.blocks import BlockBook, Copy
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one step may hold: sequences at once, and tokens over all of them.
+
+    Raises ValueError where a step could not give every sequence one token.
+    """
+
+    max_seqs: int
+    max_batched_tokens: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_seqs <= self.max_batched_tokens:
+            raise ValueError(
+                f"max_seqs {self.max_seqs} must be 1 to max_batched_tokens "
+                f"({self.max_batched_tokens}): each running sequence needs a token a step"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows `start`..`start + count` of a sequence; `samples`: the last row gives a new token."""
+
+    id: str
+    start: int
+    count: int
+    samples: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A sequence that got a seat in this step, and how many of its tokens the cache had."""
+
+    id: str
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One decision. Execute `copies` in order, then compute `chunks`.
+
+    `reasons` are sentences for people: who waits, was cut or preempted, and why.
+    """
+
+    chunks: tuple[Chunk, ...]
+    copies: tuple[Copy, ...]
+    admitted: tuple[Admitted, ...]
+    preempted: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Rows of the step's flat batch."""
+        return sum(chunk.count for chunk in self.chunks)
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """What the batcher knows of one sequence. A victim rule reads it.
+
+    `tokens` are known (prompt and generated), `computed` of them are in the cache, `most` is
+    their number when the sequence is complete; `sealed` counts blocks whose hash is in the book.
+    """
+
+    id: str
+    rank: tuple[int, int, int]
+    prompt: int
+    tokens: int
+    most: int
+    hashes: list[bytes]
+    computed: int = 0
+    sealed: int = 0
+    running: bool = False
+
+
+Victim = Callable[[list[Sequence]], Sequence]
+_by_rank = attrgetter("rank")
+
+
+def newest(running: list[Sequence]) -> Sequence:
+    """The victim: the last in rank, i.e. the newest of the lowest priority.
+
+    Any rule that can choose the first in rank can starve it for ever: decisions/0005.
+    """
+    return running[-1]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A step while it is decided; `budget` is what is left of its tokens."""
+
+    budget: int
+    chunks: dict[str, Chunk] = field(default_factory=dict)
+    copies: list[Copy] = field(default_factory=list)
+    admitted: list[Admitted] = field(default_factory=list)
+    preempted: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def take(self, sequence: Sequence, count: int) -> None:
+        owed = sequence.tokens - sequence.computed
+        self.chunks[sequence.id] = Chunk(sequence.id, sequence.computed, count, count == owed)
+        self.budget -= count
+        if count < owed:
+            self.reasons.append(f"{sequence.id} computes {count} of the {owed} tokens it owes")
+
+    def drop(self, sequence: Sequence) -> None:
+        chunk = self.chunks.pop(sequence.id, None)
+        if chunk is not None:
+            self.budget += chunk.count
+
+    def step(self) -> Step:
+        return Step(
+            tuple(self.chunks.values()),
+            tuple(self.copies),
+            tuple(self.admitted),
+            tuple(self.preempted),
+            tuple(self.reasons),
+        )
+
+
+class Batcher:
+    """Decides step after step for one engine; the only user of its `book`.
+
+    The caller's round: `decide()`, run the step, `commit(step)`, then `fork`, `extend` and
+    `finish` as the new tokens demand. A sequence with its last token must be finished before
+    the next `decide()`. `victim` replaces the preemption rule: tests prove what others break.
+    """
+
+    def __init__(self, limits: Limits, book: BlockBook, *, victim: Victim = newest) -> None:
+        self.limits = limits
+        self.book = book
+        self._victim = victim
+        self._sequences: dict[str, Sequence] = {}
+        self._running: list[Sequence] = []  # both lists in order of rank
+        self._waiting: list[Sequence] = []
+        self._births = 0
+
+    @property
+    def running(self) -> int:
+        """Sequences with a seat."""
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        """Sequences without a seat: new, preempted, or forked when no seat was free."""
+        return len(self._waiting)
+
+    def table(self, sequence_id: str) -> list[int]:
+        """The blocks of a running sequence, to read at once; KeyError where it does not run."""
+        return self.book.table(sequence_id)
+
+    def add(
+        self,
+        sequence_id: str,
+        prompt_tokens: int,
+        max_tokens: int,
+        hashes: Iterable[bytes] = (),
+        priority: int = 0,
+    ) -> None:
+        """Queue a new sequence; `hashes` are the chained hashes of its prompt's full blocks.
+
+        Raises ValueError where it could never run: empty, too long for the whole cache, or an
+        id that is in use.
+        """
+        if prompt_tokens < 1:
+            raise ValueError(f"{sequence_id}: an empty prompt gives no first token")
+        self._births += 1
+        rank = (priority, self._births, 0)
+        most = self._checked_most(sequence_id, prompt_tokens, max_tokens)
+        self._queue(Sequence(sequence_id, rank, prompt_tokens, prompt_tokens, most, list(hashes)))
+
+    def fork(self, parent: str, child: str, max_tokens: int) -> None:
+        """Continue `parent` in a second way: `child` has its tokens and shares its blocks.
+
+        Called after the commit that sampled the parent's first token; the child's own first
+        token counts as known. It has the hashes of the prompt's full blocks: `extend` goes on
+        from there. Without a free seat the child waits, and computes anew what the cache has
+        lost by then. Raises as `add` does, KeyError where the parent is unknown.
+        """
+        old = self._sequences[parent]
+        most = self._checked_most(child, old.prompt, max_tokens)
+        self._births += 1
+        rank = (old.rank[0], old.rank[1], self._births)
+        # A later hash of the parent may name a token that the child has not.
+        hashes = old.hashes[: old.prompt // self.book.block_size]
+        new = Sequence(child, rank, old.prompt, old.tokens, most, hashes)
+        if not old.running or len(self._running) >= self.limits.max_seqs:
+            self._queue(new)
+            return
+        self.book.fork(parent, child)
+        new.computed, new.sealed = old.computed, min(old.sealed, len(hashes))
+        self._seat(new)
+
+    def extend(self, sequence_id: str, hashes: Iterable[bytes]) -> None:
+        """Tell the hashes of further full blocks; each is sealed once its block is computed."""
+        sequence = self._sequences[sequence_id]
+        sequence.hashes.extend(hashes)
+        self._seal(sequence)
+
+    def finish(self, sequence_id: str) -> None:
+        """Forget a sequence, ended or aborted, in any state; its blocks are free at once.
+
+        Raises KeyError where it is unknown, e.g. finished before.
+        """
+        sequence = self._sequences.pop(sequence_id)
+        if sequence.running:
+            self.book.close(sequence_id)
+            _remove(self._running, sequence)
+        else:
+            _remove(self._waiting, sequence)
+
+    def decide(self) -> Step:
+        """The next step: running sequences first, then as many waiting ones as fit.
+
+        Blocks are taken and seats given at once, so a decided step must be run and committed
+        (chunks of sequences finished in between are ignored). With nothing to do it is empty.
+        """
+        draft = _Draft(self.limits.max_batched_tokens)
+        one: list[Sequence] = []
+        more: list[Sequence] = []
+        for sequence in self._running:
+            assert sequence.tokens < sequence.most, f"{sequence.id} is complete: finish it first"
+            (one if sequence.tokens - sequence.computed == 1 else more).append(sequence)
+        for sequence in (*one, *more):
+            if sequence.running and draft.budget:
+                self._serve(sequence, draft)
+        self._admit(draft)
+        return draft.step()
+
+    def commit(self, step: Step) -> None:
+        """The step was run: what it computed is in the cache, what it sampled is known."""
+        for chunk in step.chunks:
+            sequence = self._sequences.get(chunk.id)
+            if sequence is None or not sequence.running:
+                continue
+            assert sequence.computed == chunk.start, f"{chunk} after {sequence.computed} tokens"
+            sequence.computed += chunk.count
+            sequence.tokens += chunk.samples
+            if len(sequence.hashes) > sequence.sealed:
+                self._seal(sequence)
+
+    def horizon(self, step: Step) -> int:
+        """How many steps, this one included, run these same chunks, each one token further.
+
+        Called between `decide` and `commit`. Exact if until then nobody arrives, ends early, is
+        forked or extended: the repeats admit, preempt and copy nothing, and the last one at the
+        latest brings a sequence to its end. 1 where the step holds more than plain decodes (it
+        does not repeat), 0 where it is empty.
+        """
+        if not step.chunks:
+            return 0
+        if step.admitted or step.preempted or len(step.chunks) < len(self._running):
+            return 1
+        if any(chunk.count > 1 or not chunk.samples for chunk in step.chunks):
+            return 1
+        # Who waits now keeps waiting: decodes free no block, and whoever seals one that the
+        # first in line could share takes a new one in the next step.
+        return self._steps_with_blocks(min(each.most - each.tokens for each in self._running))
+
+    def _checked_most(self, sequence_id: str, prompt_tokens: int, max_tokens: int) -> int:
+        if sequence_id in self._sequences:
+            raise ValueError(f"{sequence_id}: the id is in use")
+        if max_tokens < 1:
+            raise ValueError(f"{sequence_id}: max_tokens is {max_tokens}, must be 1 or more")
+        most = prompt_tokens + max_tokens
+        if most > self.book.capacity_tokens:
+            raise ValueError(
+                f"{sequence_id}: {prompt_tokens} prompt tokens and {max_tokens} to generate are "
+                f"more than the {self.book.capacity_tokens} that the whole cache holds"
+            )
+        return most
+
+    def _queue(self, sequence: Sequence) -> None:
+        self._sequences[sequence.id] = sequence
+        insort(self._waiting, sequence, key=_by_rank)
+
+    def _seat(self, sequence: Sequence) -> None:
+        self._sequences[sequence.id] = sequence
+        sequence.running = True
+        insort(self._running, sequence, key=_by_rank)
+
+    def _serve(self, sequence: Sequence, draft: _Draft) -> None:
+        """Give a running sequence what it owes, as far as the budget goes."""
+        book, start = self.book, sequence.computed
+        count = min(sequence.tokens - start, draft.budget)
+        while lacking := book.lacking(sequence.id, start, start + count):
+            if lacking <= book.free:
+                book.grow(sequence.id, start + count)
+                if copy := book.own(sequence.id, start):
+                    draft.copies.append(copy)
+                break
+            victim = self._victim(self._running)
+            self._preempt(victim, sequence, draft)
+            if victim is sequence:
+                return
+        draft.take(sequence, count)
+
+    def _preempt(self, victim: Sequence, needy: Sequence, draft: _Draft) -> None:
+        draft.drop(victim)
+        draft.preempted.append(victim.id)
+        draft.reasons.append(
+            f"{victim.id} is preempted and keeps its {victim.tokens} tokens: "
+            f"too few blocks were free for {needy.id}"
+        )
+        self.book.close(victim.id)
+        _remove(self._running, victim)
+        self.set_back(victim)
+        insort(self._waiting, victim, key=_by_rank)
+
+    def set_back(self, victim: Sequence) -> None:
+        """What a preempted sequence loses: its place in the cache, none of its tokens."""
+        victim.running = False
+        victim.computed = victim.sealed = 0
+
+    def may_admit(self, preempted: int) -> bool:
+        """Nobody is admitted in a step that preempted: they would fight for the same blocks."""
+        return not preempted
+
+    def _admit(self, draft: _Draft) -> None:
+        """Seat the waiting in order of rank until one does not fit."""
+        while self._waiting:
+            sequence = self._waiting[0]
+            hindrance = self._hindrance(draft)
+            if not hindrance:
+                blocks = self.book.open(sequence.id, sequence.tokens, sequence.hashes)
+                if blocks is not None:
+                    self._start(sequence, blocks, draft)
+                    continue
+                needed = self.book.blocks_for(sequence.tokens)
+                hindrance = f"{self.book.free} blocks are free, it needs {needed} in all"
+            behind = f", {len(self._waiting) - 1} behind it" if len(self._waiting) > 1 else ""
+            draft.reasons.append(f"{sequence.id} waits{behind}: {hindrance}")
+            return
+
+    def _hindrance(self, draft: _Draft) -> str:
+        if not self.may_admit(len(draft.preempted)):
+            return "blocks ran out in this step"
+        if len(self._running) >= self.limits.max_seqs:
+            return f"all {self.limits.max_seqs} seats are taken"
+        if not draft.budget:
+            return f"the step's {self.limits.max_batched_tokens} tokens are spent"
+        return ""
+
+    def _start(self, sequence: Sequence, blocks: int, draft: _Draft) -> None:
+        del self._waiting[0]
+        sequence.sealed = blocks
+        sequence.computed = blocks * self.book.block_size
+        self._seat(sequence)
+        draft.admitted.append(Admitted(sequence.id, sequence.computed))
+        draft.take(sequence, min(sequence.tokens - sequence.computed, draft.budget))
+
+    def _seal(self, sequence: Sequence) -> None:
+        full = min(sequence.computed // self.book.block_size, len(sequence.hashes))
+        for index in range(sequence.sealed, full if sequence.running else 0):
+            self.book.seal(sequence.id, index, sequence.hashes[index])
+            sequence.sealed = index + 1
+
+    def _steps_with_blocks(self, steps: int) -> int:
+        """The most of `steps` one-token steps that the free blocks allow, 1 at least.
+
+        No block comes free on the way, so bisection over the number of steps is exact.
+        """
+        if self._blocks_to_grow(steps) <= self.book.free:
+            return steps
+        low, high = 1, steps - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._blocks_to_grow(middle) <= self.book.free:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _blocks_to_grow(self, steps: int) -> int:
+        book = self.book
+        return sum(
+            max(book.blocks_for(sequence.computed + steps) - len(book.table(sequence.id)), 0)
+            for sequence in self._running
+        )
+
+
+def _remove(ranked: list[Sequence], sequence: Sequence) -> None:
+    del ranked[bisect_left(ranked, sequence.rank, key=_by_rank)]
