@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - a table of one-line specs and what is said of them
 import json
 
 import jsonschema
@@ -24,7 +25,9 @@ def test_the_least_spec_is_one_model_on_our_engine():
 
 
 def test_an_engine_without_kind_is_ours():
-    engine = parse("models: [{name: a, model: m, engine: {dtype: fp32}}]", name="p").models[0].engine
+    engine = (
+        parse("models: [{name: a, model: m, engine: {dtype: fp32}}]", name="p").models[0].engine
+    )
     assert engine == RidgelineEngine(dtype="fp32")
 
 

@@ -1,11 +1,11 @@
 """Every error a user can meet, as a tree.
 
     RidgelineError
-    ├── SpecError       platform.yaml or a command's argument is wrong
-    ├── ModelError      a model's files are missing, torn or of a kind we cannot run
-    ├── LaunchError     a process could not be started, or died
-    ├── MissingExtra    a part of the product is not installed
-    └── BenchError      a measurement that must not be believed
+    ├── SpecError          platform.yaml or a command's argument is wrong
+    ├── ModelError         a model's files are missing, torn or of a kind we cannot run
+    ├── LaunchError        a process could not be started, or died
+    ├── MissingExtraError  a part of the product is not installed
+    └── BenchError         a measurement that must not be believed
 
 An error says the field, the problem and the remedy. The command line prints it without a
 traceback and leaves with status 2. `assert` is for our own mistakes only.
@@ -41,7 +41,7 @@ class LaunchError(RidgelineError):
     """A process that Ridgeline starts could not be started, or died."""
 
 
-class MissingExtra(RidgelineError):
+class MissingExtraError(RidgelineError):
     """A command needs an optional part of the product, e.g. `ridgeline[engine]`."""
 
 

@@ -52,7 +52,7 @@ def parse(text: str, *, name: str) -> Platform:
     try:
         return Platform.model_validate(data)
     except ValidationError as error:
-        complaints = [_complaint(one, data, name) for one in error.errors()]
+        complaints = [_complaint(one, name) for one in error.errors()]
         raise SpecError("\n".join(str(one) for one in complaints)) from error
 
 
@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f"the key {key!r} stands here twice", problem_mark=key_node.start_mark
@@ -79,7 +79,7 @@ class _Loader(yaml.SafeLoader):
 
 def _yaml(text: str, name: str) -> object:
     try:
-        return yaml.load(text, _Loader)  # noqa: S506: _Loader is a SafeLoader
+        return yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{name}, line {mark.line + 1}" if mark else name
@@ -88,7 +88,7 @@ def _yaml(text: str, name: str) -> object:
         raise SpecError(f"is not YAML: {error}", where=name, remedy="ridgeline init") from error
 
 
-def _complaint(error: Any, data: object, name: str) -> SpecError:
+def _complaint(error: Any, name: str) -> SpecError:
     """One of pydantic's errors in the house's form."""
     # A discriminated union puts its tag into the location; a reader of the file never wrote it.
     steps = [step for step in error["loc"] if step not in ("ridgeline", "url")]

@@ -27,10 +27,12 @@ VERBS = {
 class Verbs(click.Group):
     """A group that knows its commands' help without importing them, so that help is quick."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """The verbs in the order of the help."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a verb's module, now that it is called."""
         if cmd_name not in VERBS:
             return None
         module = importlib.import_module(f"ridgeline.cli.{VERBS[cmd_name][0]}")
@@ -38,7 +40,8 @@ class Verbs(click.Group):
         assert isinstance(command, click.Command), cmd_name
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The verbs and their one-line help, from the table above."""
         with formatter.section("Commands"):
             formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
 

@@ -2,13 +2,13 @@
 
 import importlib.util
 
-from ridgeline.errors import MissingExtra
+from ridgeline.errors import MissingExtraError
 
 
 def needs(module: str, extra: str) -> None:
-    """MissingExtra, unless `module` (which `ridgeline[extra]` brings) is installed."""
+    """MissingExtraError, unless `module` (which `ridgeline[extra]` brings) is installed."""
     if importlib.util.find_spec(module) is None:
-        raise MissingExtra(
+        raise MissingExtraError(
             f"this command needs the part [{extra}] of Ridgeline ({module} is not installed)",
             remedy=f"pip install 'ridgeline[{extra}]'",
         )

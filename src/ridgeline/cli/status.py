@@ -35,7 +35,8 @@ def status(as_json: bool) -> None:
 def _look(running: Running) -> dict[str, Any]:
     """What the gateway says of itself; empty when it does not answer."""
     try:
-        with urllib.request.urlopen(  # noqa: S310: the address is our own gateway's
+        # The address is our own gateway's, from the note that `up` wrote.
+        with urllib.request.urlopen(  # noqa: S310
             f"{running.url}/console.json", timeout=_ANSWER_WITHIN_S
         ) as answer:
             data = json.load(answer)
@@ -63,14 +64,13 @@ def _show(running: Running, seen: dict[str, Any]) -> None:
         console.print("  the gateway does not answer")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("  replica", "models", "state", "in flight", "address"):
+    for heading in ("  replica", "state", "in flight", "address"):
         table.add_column(heading, overflow="fold")
     for replica in seen["replicas"]:
         table.add_row(
             f"  {replica['id']}",
-            ", ".join(replica["models"]),
             replica["state"],
             str(replica["in_flight"]),
-            replica["url"],
+            replica["address"],
         )
     console.print(table)

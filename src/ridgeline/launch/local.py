@@ -47,7 +47,9 @@ class Child:
                     start_new_session=True,
                 )
         except OSError as error:
-            raise LaunchError(f"cannot start {argv[0]}: {error.strerror}", where="launch") from error
+            raise LaunchError(
+                f"cannot start {argv[0]}: {error.strerror}", where="launch"
+            ) from error
         return cls(process, log)
 
     @property
@@ -61,7 +63,7 @@ class Child:
         return self._process.returncode
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What it says, until it closes its standard output; lines that are no events are skipped."""
+        """What it says, until it closes its standard output; other lines are skipped."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             try:

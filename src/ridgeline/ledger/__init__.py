@@ -43,7 +43,7 @@ class Row:
 
     @property
     def state(self) -> str:
-        """ "proven" (all its tests passed), "failed", "not run" (not yet recorded) or "open"."""
+        """One of "proven" (all its tests passed), "failed", "not run" (since added) or "open"."""
         found = set(self.outcomes.values())
         if not found:
             return "open"

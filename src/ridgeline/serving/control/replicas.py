@@ -61,7 +61,7 @@ class ManagedReplica:
         Raises the error that a first start ended with: it would end so again.
         """
         deaths = 0
-        while not self._stopping:
+        while True:
             began = time.monotonic()
             status = await self._live()
             if self._stopping:

@@ -1,0 +1,109 @@
+"""`ridgeline serve`: one model, one replica, no gateway."""
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED, find_model
+from ridgeline.cli.extras import needs
+from ridgeline.errors import SpecError
+from ridgeline.launch.local import announce, leave_with_parent
+from ridgeline.paths import cache_home
+from ridgeline.serving.spec import is_loopback
+from ridgeline.units import parse_bytes
+
+
+def size(_: click.Context, __: click.Parameter, value: str) -> int:
+    """A number of bytes, as people write it."""
+    try:
+        return parse_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def say(event: Mapping[str, Any]) -> None:
+    """For a person: where the replica is in its start."""
+    match event["event"]:
+        case "listening":
+            click.echo(f"{event['url']} loads the model ...")
+        case "ready":
+            spent = ", ".join(f"{name} {s:.1f} s" for name, s in event["stages_s"].items())
+            click.echo(f"ready: {event['dtype']}, {event['threads']} threads ({spent})")
+
+
+@click.command()
+@click.argument("model", default=DEFAULT_MODEL)
+@click.option("--name", help="What clients call the model; its file's name where not given.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--dtype", default="bf16", show_default=True, type=click.Choice(["bf16", "fp32"]))
+@click.option("--threads", default=0, type=click.IntRange(min=0), help="0: every core.")
+@click.option("--max-model-len", default=0, type=click.IntRange(min=0), help="0: the model's.")
+@click.option("--max-seqs", default=64, show_default=True, type=click.IntRange(min=1))
+@click.option("--max-batched-tokens", default=512, show_default=True, type=click.IntRange(min=1))
+@click.option("--kv-cache", default="1GB", show_default=True, callback=size)
+@click.option("--prefix-caching/--no-prefix-caching", default=True, show_default=True)
+@click.option("--api-key-env", metavar="VARIABLE", help="Environment variable with clients' key.")
+@click.option("--supervised", is_flag=True, hidden=True)
+def serve(
+    model: str,
+    name: str | None,
+    host: str,
+    port: int,
+    dtype: str,
+    threads: int,
+    max_model_len: int,
+    max_seqs: int,
+    max_batched_tokens: int,
+    kv_cache: int,
+    prefix_caching: bool,
+    api_key_env: str | None,
+    supervised: bool,
+) -> None:
+    """Serve MODEL (a packaged model, GGUF file or Hugging Face folder) as a single replica.
+
+    It speaks OpenAI's API and vLLM's metrics. `ridgeline up` puts a gateway before replicas.
+    """
+    needs("torch", "engine")
+    from ridgeline.serving.engine.config import EngineConfig
+    from ridgeline.serving.engine.environment import engine_environment
+    from ridgeline.serving.engine.front import serve as serve_front
+
+    key = os.environ.get(api_key_env) if api_key_env else None
+    if api_key_env and not key:
+        raise SpecError(f"the environment variable {api_key_env} is not set", where="--api-key-env")
+    if not is_loopback(host) and key is None:
+        raise SpecError(
+            f"{host} is open to the network, so clients need a key",
+            where="--host",
+            remedy="--api-key-env VARIABLE",
+        )
+    config = EngineConfig(
+        model=find_model(model),
+        dtype=dtype,
+        threads=threads,
+        max_model_len=max_model_len,
+        max_seqs=max_seqs,
+        max_batched_tokens=max_batched_tokens,
+        kv_cache_bytes=kv_cache,
+        prefix_caching=prefix_caching,
+        cache_dir=cache_home() / "models",
+    )
+    if supervised:
+        leave_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    shown = name or (model if model in PACKAGED else Path(model).stem.lower())
+    raise SystemExit(
+        serve_front(
+            config,
+            name=shown,
+            host=host,
+            port=port,
+            api_key=key,
+            environment=engine_environment(),
+            said=announce if supervised else say,
+        )
+    )

@@ -1,0 +1,196 @@
+"""A platform that runs on this machine: its gateway, its console, and the replicas behind.
+
+`ridgeline up` calls `LivePlatform.run`. What happens is told to a `Watcher`, which draws it.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ridgeline.catalog.packaged import find_model
+from ridgeline.errors import SpecError
+from ridgeline.launch import running
+from ridgeline.launch.local import cores
+from ridgeline.paths import state_home
+from ridgeline.serving.control.replicas import Launch, ManagedReplica
+from ridgeline.serving.gateway.app import Gateway
+from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.spec import ModelSpec, RidgelineEngine, UrlEngine
+from ridgeline.spec import Platform
+
+#: How long running generations may go on after Ctrl-C before they are cut.
+DRAIN_S = 30.0
+
+
+class Watcher(Protocol):
+    """Who draws what happens."""
+
+    def started(self, url: str, models: list[ModelSpec]) -> None:
+        """The gateway listens; replicas are on their way."""
+
+    def stage(self, replica: str, event: Mapping[str, Any]) -> None:
+        """A replica said where it is in its start."""
+
+    def died(self, replica: str, reason: str) -> None:
+        """A replica is gone and will be started again."""
+
+    def ready(self, url: str) -> None:
+        """Every replica has been ready once."""
+
+    def draining(self) -> None:
+        """No new requests; running ones finish."""
+
+
+class LivePlatform:
+    """Runs one platform from start to drained; one object, one run.
+
+    Pages may be mounted on `gateway.app` before `run`.
+    """
+
+    def __init__(self, platform: Platform, watcher: Watcher) -> None:
+        self._platform = platform
+        self._watcher = watcher
+        self._logs = state_home() / "logs" / platform.name
+        self.gateway = Gateway(_gateway_config(platform))
+        self._replicas = [ManagedReplica(launch, self) for launch in launches(platform, self._logs)]
+        self._awaited = len(self._replicas)
+        self._model_of = {
+            f"{model.name}-{number}": model
+            for model in platform.models
+            for number in range(model.replicas.min)
+        }
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set: serve. Then drain, and leave nothing behind.
+
+        Raises what a replica's first start ended with, or a SpecError when the port is taken.
+        """
+        url = await self.gateway.start()
+        names = tuple(model.name for model in self._platform.models)
+        note = None
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            note = running.write(self._platform.name, url, names, self._logs)
+            self._watcher.started(url, self._platform.models)
+            self._add_external()
+            tasks = [asyncio.create_task(replica.run()) for replica in self._replicas]
+            if not tasks:
+                self._watcher.ready(url)
+            await _first(tasks, stop)
+            self._watcher.draining()
+            await self.gateway.drain(DRAIN_S)
+            await asyncio.gather(*(replica.stop(DRAIN_S) for replica in self._replicas))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.gateway.close()
+            if note is not None:
+                note.file.unlink(missing_ok=True)
+
+    def _add_external(self) -> None:
+        for model in self._platform.models:
+            if isinstance(model.engine, UrlEngine):
+                key = _from_environment(model.engine.api_key_env, f"models {model.name}")
+                for number, url in enumerate(model.engine.urls):
+                    self.gateway.add_replica(
+                        ReplicaAddress(f"{model.name}-{number}", url, model.name, key)
+                    )
+
+    # What replicas tell us (serving.control.replicas.Listener).
+
+    async def listens(self, replica: str, url: str) -> None:
+        """It joins the gateway, which sends it requests once it is ready."""
+        self.gateway.add_replica(ReplicaAddress(replica, url, self._model_of[replica].name, None))
+
+    async def said(self, replica: str, event: Mapping[str, Any]) -> None:
+        """Its stages are drawn; the last one to be ready opens the door."""
+        self._watcher.stage(replica, event)
+        if event["event"] == "ready" and self._awaited:
+            self._awaited -= 1
+            if not self._awaited:
+                self._watcher.ready(self.gateway.url)
+
+    async def died(self, replica: str, reason: str) -> None:
+        """It leaves the gateway until it listens again."""
+        await self.gateway.remove_replica(replica)
+        self._watcher.died(replica, reason)
+
+
+def launches(platform: Platform, logs: Path) -> list[Launch]:
+    """How each replica of our own engine is started; ModelError when its weights are not here."""
+    ours = [m for m in platform.models if isinstance(m.engine, RidgelineEngine)]
+    count = sum(model.replicas.min for model in ours)
+    return [
+        Launch(
+            f"{model.name}-{number}",
+            _arguments(model, max(1, cores() // count)),
+            logs / f"{model.name}-{number}.log",
+            {},
+        )
+        for model in ours
+        for number in range(model.replicas.min)
+    ]
+
+
+def _arguments(model: ModelSpec, threads: int) -> list[str]:
+    """What `ridgeline serve` is told about this model."""
+    engine = model.engine
+    assert isinstance(engine, RidgelineEngine)
+    assert model.model is not None
+    options = {
+        "--name": model.name,
+        "--host": "127.0.0.1",
+        "--port": 0,
+        "--dtype": engine.dtype,
+        "--threads": engine.threads or threads,
+        "--max-model-len": engine.max_model_len,
+        "--max-seqs": engine.max_seqs,
+        "--max-batched-tokens": engine.max_batched_tokens,
+        "--kv-cache": engine.kv_cache,
+    }
+    told = [str(part) for option in options.items() for part in option]
+    caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"
+    return [str(find_model(model.model)), *told, caching]
+
+
+def _gateway_config(platform: Platform) -> GatewayConfig:
+    gateway = platform.gateway
+    key = _from_environment(gateway.api_key_env, "gateway")
+    return GatewayConfig(
+        host=gateway.host,
+        port=gateway.port,
+        api_key=key,
+        routing={model.name: model.routing.policy for model in platform.models},
+    )
+
+
+def _from_environment(variable: str | None, where: str) -> str | None:
+    """A key from the environment variable that the spec names."""
+    if variable is None:
+        return None
+    value = os.environ.get(variable)
+    if not value:
+        raise SpecError(
+            f"the environment variable {variable} is not set",
+            where=f"{where}.api_key_env",
+            remedy=f"export {variable}=…",
+        )
+    return value
+
+
+async def _first(tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> None:
+    """Until told to stop; a replica that fails for good ends the platform with its error."""
+    waiting = asyncio.create_task(stop.wait())
+    try:
+        while not waiting.done():
+            done, _ = await asyncio.wait(
+                [waiting, *(task for task in tasks if not task.done())],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in done:
+                task.result()
+    finally:
+        waiting.cancel()
