@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,8 @@ def up(
 
     live = LivePlatform(platform, Screen())
     mount_console(live.gateway.app, live.gateway.status)
-    asyncio.run(_run(live))
+    with asyncio.Runner(loop_factory=quick_loop()) as runner:
+        runner.run(_run(live))
 
 
 def _from_options(model: str | None, replicas: int | None, urls: tuple[str, ...]) -> Platform:
@@ -114,7 +115,17 @@ def _listen(platform: Platform, host: str | None, port: int | None) -> Platform:
     return platform.model_copy(update={"gateway": gateway})
 
 
-async def _run(live: "Any") -> None:
+def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The event loop to use: uvloop's where it is installed, else Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return loop
+
+
+async def _run(live: Any) -> None:
     """Run until SIGINT or SIGTERM; a second one ends everything at once."""
     stop = asyncio.Event()
     serving = asyncio.current_task()

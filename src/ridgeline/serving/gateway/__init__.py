@@ -1,0 +1,1 @@
+"""The gateway: OpenAI's API in front of any number of replicas reached over HTTP."""

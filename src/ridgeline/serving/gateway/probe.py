@@ -1,0 +1,138 @@
+"""How a replica is looked at: is it ready, what does it serve, how full is it.
+
+Any OpenAI-compatible server will do: `/ready` is asked first (Ridgeline), then `/health` (vLLM,
+SGLang, llama.cpp), then `/v1/models`. Called by `fleet`, which decides what the answers mean.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
+
+from ridgeline.serving.gateway.config import ReplicaAddress
+from ridgeline.serving.policy.health import Sign
+
+_PATHS = ("/ready", "/health", "/v1/models")
+_NO_SUCH_PATH = {404, 405, 501}
+_MOST_BYTES = 4 * 1024 * 1024
+
+# What engines call the same thing; names have changed before and broke routers that knew one.
+_RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing")
+_WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred")
+_KV_USAGE = (
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",
+    "sglang:token_usage",
+    "llamacpp:kv_cache_usage_ratio",
+)
+
+
+class ProbeError(Exception):
+    """A replica's answer to a probe cannot be used; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a replica reports of itself; None where it does not. `kv_usage` is a share, 0..1."""
+
+    running: int | None = None
+    waiting: int | None = None
+    kv_usage: float | None = None
+
+
+class Probe:
+    """Looks at one replica, each look within `within_s`."""
+
+    def __init__(self, session: ClientSession, address: ReplicaAddress, within_s: float) -> None:
+        self._session = session
+        self._root = address.root
+        self._headers = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
+        self._timeout = ClientTimeout(total=within_s)
+        self._ready_path: str | None = None
+
+    async def ready(self) -> Sign:
+        """Whether the replica takes requests; remembers which path it answers on."""
+        paths = (self._ready_path,) if self._ready_path else _PATHS
+        for path in paths:
+            try:
+                status, _ = await self._get(path, most_bytes=_MOST_BYTES)
+            except TimeoutError:
+                return Sign.SILENT
+            except (ClientError, OSError):
+                return Sign.REFUSED
+            except (ProbeError, ValueError):  # ValueError: an address that yarl cannot read
+                return Sign.NOT_READY
+            if status in _NO_SUCH_PATH:
+                continue
+            if status == 200:
+                self._ready_path = path
+            return Sign.READY if status == 200 else Sign.NOT_READY
+        self._ready_path = None  # another program may answer there now
+        return Sign.NOT_READY
+
+    async def models(self) -> list[dict[str, Any]]:
+        """The model objects of `/v1/models`. Raises ProbeError."""
+        try:
+            status, body = await self._get("/v1/models", most_bytes=_MOST_BYTES)
+            entries = json.loads(body)["data"] if status == 200 else None
+        except (ClientError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ProbeError(f"/v1/models cannot be read: {error!r}") from error
+        if not isinstance(entries, list):
+            raise ProbeError(f"/v1/models answers with status {status}")
+        return [one for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str)]
+
+    async def load(self) -> Load:
+        """How full the replica is, from `/metrics`; all None where it has none to offer."""
+        try:
+            status, body = await self._get("/metrics", most_bytes=_MOST_BYTES)
+        except (ClientError, OSError, ProbeError):
+            return Load()
+        return parse_load(body.decode(errors="replace")) if status == 200 else Load()
+
+    async def _get(self, path: str, *, most_bytes: int) -> tuple[int, bytes]:
+        async with self._session.get(
+            self._root + path, headers=self._headers, timeout=self._timeout, allow_redirects=False
+        ) as answer:
+            return answer.status, await _bounded(answer, most_bytes)
+
+
+async def _bounded(answer: ClientResponse, most_bytes: int) -> bytes:
+    chunks, size = [], 0
+    async for chunk in answer.content.iter_any():
+        size += len(chunk)
+        if size > most_bytes:
+            raise ProbeError(f"answers a probe with more than {most_bytes:,} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def parse_load(text: str) -> Load:
+    """Load from Prometheus text: requests are summed over a replica's engines, usage is the most.
+
+    Older and other names of the same metric are known; the first that is there counts.
+    """
+    samples: dict[str, list[float]] = {}
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        name = name.partition("{")[0]
+        if name in _WANTED:
+            try:
+                samples.setdefault(name, []).append(float(value))
+            except ValueError:
+                continue
+    running, waiting, usage = (_first(samples, names) for names in (_RUNNING, _WAITING, _KV_USAGE))
+    return Load(
+        running=None if running is None else int(sum(running)),
+        waiting=None if waiting is None else int(sum(waiting)),
+        kv_usage=None if usage is None else min(1.0, max(0.0, max(usage))),
+    )
+
+
+_WANTED = frozenset({*_RUNNING, *_WAITING, *_KV_USAGE})
+
+
+def _first(samples: dict[str, list[float]], names: tuple[str, ...]) -> list[float] | None:
+    found = (samples[name] for name in names if name in samples)
+    finite = ([v for v in values if v == v and abs(v) != float("inf")] for values in found)
+    return next((values for values in finite if values), None)
