@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,7 +68,7 @@ class LivePlatform:
 
         Raises what a replica's first start ended with, or a SpecError when the port is taken.
         """
-        url = await self.gateway.start()
+        url = await self._open()
         names = tuple(model.name for model in self._platform.models)
         note = None
         tasks: list[asyncio.Task[None]] = []
@@ -89,6 +90,20 @@ class LivePlatform:
             await self.gateway.close()
             if note is not None:
                 note.file.unlink(missing_ok=True)
+
+    async def _open(self) -> str:
+        """The gateway listens; its address."""
+        there = self._platform.gateway
+        try:
+            return await self.gateway.start()
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            problem = f"port {there.port} is taken" if taken else (error.strerror or str(error))
+            raise SpecError(
+                f"cannot listen on {there.host}: {problem}",
+                where="gateway.listen",
+                remedy="another port: --port 0 takes a free one",
+            ) from error
 
     def _add_external(self) -> None:
         for model in self._platform.models:

