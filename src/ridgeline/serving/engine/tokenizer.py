@@ -75,10 +75,11 @@ class Tokenizer:
         """
         backend = self._backend if special else self._literal
         try:
-            ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+            # As a batch of one: only batches let other threads run while they are encoded.
+            ids: list[int] = backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         except (UnicodeEncodeError, TypeError):
             clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            ids = backend.encode(clean, add_special_tokens=False).ids
+            ids = backend.encode_batch_fast([clean], add_special_tokens=False)[0].ids
         if add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids

@@ -1,0 +1,107 @@
+"""One choice of an answer: token ids come in step by step, text and log-probabilities go out.
+
+Used by `answer`. Text leaves when it is final: no half character, nothing that may turn out to be
+the beginning of a stop string. A log-probability leaves together with its token's text, so that a
+stop string does not show in them either.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from ridgeline.serving.engine.messages import Logprob, Output
+from ridgeline.serving.engine.stops import StopSearch, StopStrings
+from ridgeline.serving.engine.tokenizer import Detokenizer, Tokenizer
+
+
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """One token with its log-probability; its text begins at character `start` of the answer."""
+
+    token: int
+    start: int
+    logprob: Logprob
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """What one step added to a choice. `finish` is OpenAI's reason, once it is complete.
+
+    `stopped` says that a stop string ended it, so that the engine does not know yet.
+    """
+
+    choice: int
+    text: str
+    logprobs: Sequence[TokenLogprob] = ()
+    finish: str | None = None
+    stopped: bool = False
+
+
+class Continuation:
+    """The state of one choice.
+
+    `ending` are the ids whose arrival as the last token is an end, not text. The text of the
+    first `min_tokens` tokens is not searched for stop strings.
+    """
+
+    def __init__(
+        self,
+        choice: int,
+        tokenizer: Tokenizer,
+        stops: StopStrings,
+        *,
+        ending: frozenset[int],
+        min_tokens: int = 0,
+        logprobs: bool = False,
+    ) -> None:
+        self.tokens = 0
+        self._choice = choice
+        self._detokenizer = Detokenizer(tokenizer)
+        self._search = StopSearch(stops) if stops.texts else None
+        self._ending = ending
+        self._min_tokens = min_tokens
+        self._wants_logprobs = logprobs
+        self._waiting: deque[TokenLogprob] = deque()
+        self._decoded = 0  # characters, sent or held
+        self._sent = 0  # characters
+
+    def feed(self, output: Output) -> Delta:
+        """One step's tokens of this choice."""
+        self.tokens += len(output.tokens)
+        text = self._decode(output)
+        if self._search is not None and self.tokens > self._min_tokens:
+            text = self._search.feed(text)
+            if self._search.found:
+                return self._delta(text, "stop", stopped=output.finish is None)
+            if output.finish is not None:
+                text += self._search.flush()
+        return self._delta(text, output.finish)
+
+    def _decode(self, output: Output) -> str:
+        tokens = output.tokens
+        if output.finish == "stop" and tokens and tokens[-1] in self._ending:
+            tokens = tokens[:-1]
+        if self._wants_logprobs:
+            text = "".join(
+                self._decode_one(token, logprob)
+                for token, logprob in zip(tokens, output.logprobs, strict=False)
+            )
+        else:
+            text = self._detokenizer.feed(tokens)
+        return text + self._detokenizer.flush() if output.finish is not None else text
+
+    def _decode_one(self, token: int, logprob: Logprob) -> str:
+        self._waiting.append(TokenLogprob(token, self._decoded, logprob))
+        text = self._detokenizer.feed((token,))
+        self._decoded += len(text)
+        return text
+
+    def _delta(self, text: str, finish: str | None, *, stopped: bool = False) -> Delta:
+        if not self._wants_logprobs:
+            return Delta(self._choice, text, (), finish, stopped)
+        self._sent += len(text)
+        cut = self._search is not None and self._search.found
+        logprobs = []
+        # A token whose characters are still to come begins where the sent text ends.
+        while self._waiting and (self._waiting[0].start < self._sent or (finish and not cut)):
+            logprobs.append(self._waiting.popleft())
+        return Delta(self._choice, text, logprobs, finish, stopped)

@@ -1,0 +1,269 @@
+"""A replica: the HTTP front, which owns the tokenizer, before an engine process, which owns torch.
+
+`ridgeline serve` calls `serve`; docs/decisions/0009-replica-processes.md says why two processes.
+The front listens at once, answers 503 until the engine has generated a token, drains on SIGTERM,
+and ends with its engine, saying so.
+
+    clients ══HTTP══ front (asyncio: JSON, SSE, tokenizer) ══socket══ engine (torch)
+"""
+
+import asyncio
+import hmac
+import signal
+import string
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from ridgeline import event_loop
+from ridgeline.errors import LaunchError, ModelError
+from ridgeline.serving.engine.aside import Aside
+from ridgeline.serving.engine.asking import Bounds
+from ridgeline.serving.engine.config import EngineConfig
+from ridgeline.serving.engine.endpoints import Endpoints
+from ridgeline.serving.engine.link import EngineLink, EngineProcess
+from ridgeline.serving.engine.messages import Failed
+from ridgeline.serving.engine.model_files import ModelFiles, open_model
+from ridgeline.serving.engine.prompts import Prompts, longest_token_bytes
+from ridgeline.serving.engine.replica import Limits, Loaded, Replica, State, shutting_down
+from ridgeline.serving.engine.status import Status
+from ridgeline.serving.engine.template import ChatTemplate
+from ridgeline.serving.http_guard import GuardedServer, Patience, error_response
+from ridgeline.serving.openai import ApiError
+
+ENGINE = "ridgeline.serving.engine.loop:Engine"
+
+#: After the engine has died the front stays this long to say so to whoever asks.
+_LAST_WORDS_S = 2.0
+#: How long an answer that was just ended may take to reach its client, and the engine to leave.
+_PARTING_S = 2.0
+_OPEN_PATHS = frozenset({"/health", "/ready", "/metrics", "/version"})
+_REQUEST_ID = frozenset(string.ascii_letters + string.digits + "-_.:")
+
+Said = Callable[[Mapping[str, Any]], None]
+
+
+def serve(
+    config: EngineConfig,
+    *,
+    name: str,
+    host: str = "127.0.0.1",
+    port: int = 8001,
+    api_key: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    patience: Patience | None = None,
+    make_engine: str = ENGINE,
+    said: Said = lambda _event: None,
+) -> int:
+    """Serve one model until SIGTERM or Ctrl-C, then drain; returns the exit status 0.
+
+    `said` hears of each stage as an event: "listening" (with `url`), "stage" (with `stage`),
+    "ready" (with what the engine told of itself), "failed" (problem, where, remedy).
+    `environment` is added to the engine process's variables.
+
+    Raises ModelError where the model cannot be served, LaunchError where the address is taken
+    or the engine dies.
+    """
+
+    async def main() -> None:
+        replica = Replica(name, config, limits or Limits(), api_key)
+        front = Front(replica, patience or Patience(), said)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt there
+                loop.add_signal_handler(number, front.leave)
+        await front.live(host, port, make_engine, environment or {})
+
+    event_loop.run(main())
+    return 0
+
+
+class Front:
+    """One replica's life, from listening to gone."""
+
+    def __init__(self, replica: Replica, patience: Patience, said: Said) -> None:
+        self._replica = replica
+        self._said = said
+        self._aside = Aside()
+        self._server = GuardedServer(make_app(replica, patience, self._aside), patience)
+        self._leave = asyncio.Event()
+        self._at_once = asyncio.Event()
+
+    def leave(self) -> None:
+        """Drain and go; asked a second time, go without draining."""
+        if self._leave.is_set():
+            self._at_once.set()
+        self._leave.set()
+
+    async def live(
+        self, host: str, port: int, make_engine: str, environment: Mapping[str, str]
+    ) -> None:
+        """Until asked to leave. Raises ModelError or LaunchError where that was not the end."""
+        self._said({"event": "listening", "url": await self._listen(host, port)})
+        engine = EngineProcess(self._replica.config, make_engine, environment)
+        try:
+            link = await engine.connect()
+            try:
+                drained = await self._serve(link)
+            finally:
+                link.hang_up()
+            if not drained:
+                await engine.end(_PARTING_S)
+                raise engine.death()
+        finally:
+            await self._server.stop(_PARTING_S)
+            self._aside.close()
+            await engine.end(_PARTING_S)
+
+    async def _serve(self, link: EngineLink) -> bool:
+        """From loading to drained; False when the engine died before that."""
+        serving = asyncio.create_task(self._until_lost(link))
+        await _first(serving, self._leave.wait())
+        if serving.done():
+            serving.result()
+        else:
+            serving.cancel()
+            await self._drain(link)
+        if link.lost.is_set():
+            return False
+        link.stop()
+        return True
+
+    async def _until_lost(self, link: EngineLink) -> None:
+        """Serve for as long as the engine lives, and a moment longer."""
+        if await self._start(link):
+            await link.lost.wait()
+            self._replica.state = State.LOST
+            await asyncio.sleep(_LAST_WORDS_S)
+
+    async def _start(self, link: EngineLink) -> bool:
+        """Load the tokenizer while the engine loads the weights; False if the engine dies."""
+        self._said({"event": "stage", "stage": "loading"})
+        config = self._replica.config
+        try:
+            files, template, longest_bytes = await asyncio.to_thread(_open, config)
+            outcome = await link.started
+            if isinstance(outcome, Failed):
+                raise ModelError(outcome.problem, where=outcome.where, remedy=outcome.remedy)
+        except ModelError as error:
+            told = {"problem": error.problem, "where": error.where, "remedy": error.remedy}
+            self._said({"event": "failed", **told})
+            raise
+        if outcome is None:
+            return False
+        eos_ids = frozenset(files.architecture.eos_ids)
+        bounds = Bounds(outcome.max_model_len, outcome.vocab_size, eos_ids)
+        prompts = Prompts(files.tokenizer, template, bounds, longest_bytes)
+        self._replica.ready(Loaded(link, outcome, prompts, bounds))
+        self._said({**msgspec.to_builtins(outcome), "event": "ready"})
+        return True
+
+    async def _drain(self, link: EngineLink) -> None:
+        """Let what runs finish, within the grace; what does not is told so."""
+        self._replica.state = State.DRAINING
+        grace = asyncio.sleep(self._replica.limits.grace_s)
+        await _first(self._replica.quiet.wait(), self._at_once.wait(), link.lost.wait(), grace)
+        link.fail_all(shutting_down())
+
+    async def _listen(self, host: str, port: int) -> str:
+        try:
+            port = await self._server.start(host, port)
+        except OSError as error:
+            raise LaunchError(
+                f"cannot listen: {error.strerror}",
+                where=f"{host}:{port}",
+                remedy="another --port, or 0 for a free one",
+            ) from error
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Application:
+    """The routes of one replica."""
+    endpoints = Endpoints(replica, patience, aside)
+    status = Status(replica, patience, aside)
+    app = web.Application(middlewares=[_door(replica.key)])
+    app.on_response_prepare.append(_sign)
+    app.add_routes(
+        [
+            web.post("/v1/chat/completions", endpoints.chat),
+            web.post("/v1/completions", endpoints.completions),
+            web.get("/v1/models", status.models),
+            web.get("/v1/models/{model:.+}", status.model),
+            web.get("/health", status.health),
+            web.get("/ready", status.ready),
+            web.get("/metrics", status.metrics),
+            web.get("/version", status.version),
+            web.post("/tokenize", status.tokenize),
+            web.post("/detokenize", status.detokenize),
+        ]
+    )
+    return app
+
+
+def _door(key: str | None) -> Middleware:
+    """Every request passes: it is asked for its key, and errors get OpenAI's shape."""
+
+    @web.middleware
+    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            _check_key(request, key)
+            return await handler(request)
+        except ApiError as error:
+            return error_response(error)
+        except web.HTTPException as error:
+            return error_response(_no_such_route(request, error))
+
+    return door
+
+
+async def _sign(request: web.Request, response: web.StreamResponse) -> None:
+    """Every answer, streamed ones too, says whose it is: the client's own id or a new one."""
+    given = request.headers.get("X-Request-Id", "")
+    harmless = 0 < len(given) <= 128 and _REQUEST_ID.issuperset(given)
+    response.headers["X-Request-Id"] = given if harmless else uuid.uuid4().hex
+
+
+def _check_key(request: web.Request, key: str | None) -> None:
+    if key is None or request.path in _OPEN_PATHS:
+        return
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), key.encode()):
+        raise ApiError(
+            401,
+            "The API key is missing or wrong; send it as `Authorization: Bearer KEY`.",
+            code="invalid_api_key",
+        )
+
+
+def _no_such_route(request: web.Request, error: web.HTTPException) -> ApiError:
+    asked = f"{request.method} {request.path}"
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        return ApiError(405, f"{asked} is not possible; try {allowed}.", headers={"Allow": allowed})
+    return ApiError(error.status, f"There is no {asked} here.", code="unknown_url")
+
+
+def _open(config: EngineConfig) -> tuple[ModelFiles, ChatTemplate, int]:
+    """The parts of a model that the front needs, and its longest token; takes a second."""
+    files = open_model(config.model, cache_dir=config.cache_dir)
+    template = ChatTemplate(
+        files.chat_template, bos_token=files.bos_token, eos_token=files.eos_token
+    )
+    return files, template, longest_token_bytes(files.tokenizer)
+
+
+async def _first(*awaited: Awaitable[object]) -> None:
+    """Until one of them is done; coroutines that are not are cancelled, tasks are left alone."""
+    tasks = [asyncio.ensure_future(one) for one in awaited]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task, one in zip(tasks, awaited, strict=True):
+            if task is not one:
+                task.cancel()
