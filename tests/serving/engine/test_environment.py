@@ -50,6 +50,8 @@ def python(script: str, **env: str) -> str:
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RIDGELINE_CACHE", str(tmp_path))
+    for variable in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(variable, raising=False)
     return tmp_path
 
 
@@ -79,6 +81,14 @@ def test_a_stale_link_is_replaced(cache: Path):
     link.symlink_to(folder / "gone")
     engine_environment()
     assert link.resolve() == right
+
+
+@linux_only
+@pytest.mark.parametrize("variable", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
+def test_threads_wait_briefly_unless_the_user_said_how(cache, monkeypatch, variable):
+    assert int(engine_environment()["GOMP_SPINCOUNT"]) <= 10_000
+    monkeypatch.setenv(variable, "passive")
+    assert "GOMP_SPINCOUNT" not in engine_environment()
 
 
 def test_without_a_place_to_write_the_rest_still_holds(tmp_path, monkeypatch):
