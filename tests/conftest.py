@@ -11,6 +11,10 @@ import pytest
 
 import ridgeline
 
+# Before anybody imports torch: engines in this process must not spin for the cores that other
+# processes of the test need (decisions/0007).
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 #: CI installs every program that a test may need, so there nothing may be skipped.
 NO_SKIPS = os.environ.get("RIDGELINE_NO_SKIPS") == "1"
 

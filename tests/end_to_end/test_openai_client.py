@@ -30,7 +30,7 @@ WEATHER = {
 
 def chat(up, **more):
     return up.client.chat.completions.create(
-        **{"model": MODEL, "messages": PARIS, "temperature": 0, **more}
+        **{"model": MODEL, "messages": PARIS, "temperature": 0, "max_tokens": 64, **more}
     )
 
 

@@ -31,7 +31,7 @@ def test_the_curl_line_it_prints_answers_paris(up):
 
 
 def test_the_python_line_it_prints_answers_paris(up):
-    line = re.search(r'  python -c "(.*)"\n', up.banner)[1]
+    line = re.search(r'  pip install -q openai && python -c "(.*)"\n', up.banner)[1]
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
     assert "Paris" in done.stdout
 

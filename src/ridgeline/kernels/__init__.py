@@ -1,1 +1,1 @@
-"""Numerics that engine and training share: plain reference code, and fast code tested against it."""
+"""Numerics that engine and training share: plain reference code, and fast code tested on it."""

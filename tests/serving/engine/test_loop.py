@@ -15,6 +15,10 @@ from ridgeline.serving.engine.messages import Abort, Add, Output, Sampling
 from ridgeline.serving.engine.model_files import open_model
 
 
+BF16_TOP_2_GAP = 0.1
+"""In log-probability: what rounding to eight bits may move two logits of this model apart."""
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "llama"
@@ -108,6 +112,28 @@ def replace_id(add: Add, name: str) -> Add:
     return Add(name, add.prompt, add.sampling, add.n, add.priority, add.salt)
 
 
+def test_in_bf16_a_batch_differs_only_where_two_tokens_were_nearly_equal(model):
+    """bf16 products may round differently for one row and for many (decisions/0007)."""
+    adds = [
+        Add(f"r{n}", prompt, Sampling(max_tokens=24, temperature=0, ignore_eos=True, logprobs=2))
+        for n, prompt in enumerate(prompts(24))
+    ]
+    alone, batched = {}, {}
+    for outputs, at_once in ((alone, False), (batched, True)):
+        engine = Engine(config_of(model, dtype="bf16", max_batched_tokens=64))
+        for add in adds:
+            engine.add(add)
+            while engine.busy and (not at_once or add is adds[-1]):
+                for output in engine.step().outputs:
+                    tops = [logprob.top for logprob in output.logprobs]
+                    outputs.setdefault(output.id, []).extend(zip(output.tokens, tops, strict=True))
+    for request, tokens in alone.items():
+        for (token, top), (other, _) in zip(tokens, batched[request], strict=True):
+            if token != other:
+                assert top[0][1] - top[1][1] <= BF16_TOP_2_GAP, request
+                break
+
+
 def test_cached_tokens_are_told_with_the_first_output(model):
     engine = Engine(config_of(model))
     prompt = prompts(1)[0] * 5
@@ -158,6 +184,29 @@ def test_n_whose_first_continuation_ends_at_once_goes_on(model):
     said = run(Engine(config_of(model)), [Add("a", prompt, stops, n=3)], all_at_once=True)
     assert len(said["a", 0]) == 1
     assert max(len(tokens) for tokens in said.values()) > 1
+
+
+def test_a_token_outside_the_vocabulary_fails_alone(model):
+    engine = Engine(config_of(model))
+    bad = Sampling(max_tokens=3, logit_bias={10**6: 1.0})
+    engine.add(Add("bad", [5], bad, n=2))
+    engine.add(Add("good", [5], Sampling(max_tokens=1, temperature=0, ignore_eos=True)))
+    finishes = {(o.id, o.index): o.finish for o in engine.step().outputs}
+    assert finishes == {("bad", 0): "error", ("bad", 1): "error", ("good", 0): "length"}
+    assert not engine.busy
+
+
+def test_an_abort_before_the_prompt_is_computed_reaches_every_continuation(model):
+    engine = Engine(config_of(model))
+    engine.add(Add("a", [5, 6, 7], Sampling(max_tokens=3, ignore_eos=True), n=3))
+    engine.abort(Abort("a", 1))
+    said = {}
+    while engine.busy:
+        note(engine.step().outputs, said)
+    assert sorted(said) == [("a", 0), ("a", 2)]
+    engine.add(Add("b", [5, 6, 7], Sampling(max_tokens=3, ignore_eos=True), n=3))
+    engine.abort(Abort("b"))
+    assert not engine.busy
 
 
 def test_an_abort_frees_every_block_at_once(model):

@@ -91,6 +91,22 @@ def test_bf16_logits_stay_near_transformers_fp32(family):
     assert wrong <= BF16_TOLERANCE
 
 
+def test_the_likeliest_token_is_not_left_to_rounding(tmp_path):
+    """Logits of 16 have steps of 0.125 in bf16: the largest two often tie, until told apart."""
+    write_tiny(tmp_path / "model", "llama")
+    files = open_model(tmp_path / "model")
+    model = Model(files.architecture, files.tensors("bf16"), "bf16")
+    chance = torch.Generator().manual_seed(0)
+    model._head_VD = torch.randn((300, 64), generator=chance).bfloat16()
+    hidden = (2 * torch.randn((4000, 64), generator=chance)).bfloat16()
+    exact = hidden.float() @ model._head_VD.float().T
+    rounded = exact.bfloat16().float()
+    tied = (rounded == rounded.amax(1, keepdim=True)).sum(1) > 1
+    assert tied.sum() > 50
+    model._tell_leaders_apart(rounded, hidden)
+    assert torch.equal(rounded.argmax(1), exact.argmax(1))
+
+
 def test_heads_that_no_kernel_can_run_are_refused_with_a_remedy():
     shape = Architecture("llama", 1, 24, 2, 2, 12, 16, 16, 64, 1e4, 1e-5)
     with pytest.raises(ModelError, match="multiples of 16") as refused:

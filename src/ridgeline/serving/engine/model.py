@@ -128,8 +128,8 @@ class Model:
         self._embedding_VD = embedding.contiguous()
         self._layers = [self._layer(tensors, i) for i in range(architecture.layers)]
         self._final_norm = _norm(tensors, "model.norm.weight")
-        head = tensors.get("lm_head.weight", embedding)
-        self._head = Linear(head, None, self._torch_dtype)
+        self._head_VD = tensors.get("lm_head.weight", embedding).to(self._torch_dtype)
+        self._head = Linear(self._head_VD, None, self._torch_dtype)
         self._frequencies: Floats = inverse_frequencies(architecture).numpy()
         a = architecture
         self._scratch: Scratch = scratch_for(a.heads, a.kv_heads, a.head_dim)
@@ -179,7 +179,24 @@ class Model:
         wanted = self._workspace.tensor(h).index_select(0, torch.from_numpy(batch.wanted))
         if len(wanted) == 0:
             return torch.empty(0, self.architecture.vocab)
-        return self._head.multiply(wanted).float()
+        logits = self._head.multiply(wanted).float()
+        if self._torch_dtype == torch.bfloat16:
+            self._tell_leaders_apart(logits, wanted)
+        return logits
+
+    def _tell_leaders_apart(self, logits_WV: torch.Tensor, hidden_WD: torch.Tensor) -> None:
+        """Make each row's largest logits fp32 ones: those that rounding could have made equal.
+
+        A bf16 logit of 16 is known to 0.06 only, so the two likeliest tokens often tie, and which
+        of them wins would be chance: the same prompt, cached or not, would go different ways.
+        Whoever is largest before rounding is within one step (2^-7 of its binade) after it.
+        """
+        for row_V, hidden_D in zip(logits_WV.numpy(), hidden_WD, strict=True):
+            largest = row_V.max()
+            step = np.exp2(np.floor(np.log2(np.abs(largest) + 1e-30)) - 7)
+            leaders = np.flatnonzero(row_V >= largest - step)
+            exact = self._head_VD[torch.from_numpy(leaders)].float() @ hidden_D.float()
+            row_V[leaders] = exact.numpy()
 
     def _run_layers(self, batch: Batch, arena: Arena) -> torch.Tensor:
         """All layers; what the last one would add to the residual stream is returned, not added."""
