@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 pytest.importorskip("torch", reason="the benchmark measures its floor with torch")
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))  # scripts, not a package
 
+import client
 import engine
 from client import Load, Prompts, Target, Timing, drive, quantile
 from engine import Cell, Pair, Run, cell_rows, noise_notes, run_alone
@@ -59,6 +60,12 @@ def echo() -> Launch:
 
 
 @pytest.fixture(autouse=True)
+def _any_share_of_a_core_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answers at once leaves all the work to the client."""
+    monkeypatch.setattr(client, "CLIENT_CPU_SHARE_MOST", 100.0)
+
+
+@pytest.fixture(autouse=True)
 def sigterm() -> Iterator[None]:
     """The benchmark takes SIGTERM for itself; the test runner gets it back."""
     before = signal.getsignal(signal.SIGTERM)
@@ -90,6 +97,18 @@ def test_a_run_alone_times_each_request_and_leaves_both_servers_held_still(
     assert run.usage.own > 0
     held = [process.status() for server in two for process in server.processes()]
     assert held == [psutil.STATUS_STOPPED] * 2
+
+
+def test_a_client_that_was_short_of_cpu_is_not_believed(
+    two: tuple[Server, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, _ = two
+    running.resume()
+    monkeypatch.setattr(client, "CLIENT_CPU_SHARE_MOST", 0.0)
+    target = Target(running.url, running.model, prompt_tokens=3, output_tokens=2)
+    with pytest.raises(BenchError, match="of a core"):
+        asyncio.run(drive(target, ["one two three"], 1))
+    running.pause()
 
 
 def test_a_server_that_counts_other_tokens_is_not_measured(two: tuple[Server, Server]) -> None:

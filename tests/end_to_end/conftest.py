@@ -58,9 +58,20 @@ def default_model() -> str:
     return DEFAULT_MODEL
 
 
-@pytest.fixture(scope="session")
-def start_up(default_model: str) -> Callable[..., Up]:
-    return run_up
+@pytest.fixture
+def start_up(default_model: str) -> Iterator[Callable[..., Up]]:
+    """Starts a platform of the test's own; one that is left over is ended."""
+    running: list[Up] = []
+
+    def start(**options: Path) -> Up:
+        running.append(run_up(**options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.process.kill()
+        if one.process.stdout is not None and not one.process.stdout.closed:
+            one.process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,8 @@ def try_it(url: str, model: str) -> str:
     return f"""Try it:
   curl -s {url}/v1/chat/completions -H 'content-type: application/json' \\
     -d '{body}'
-  pip install -q openai && python -c "from openai import OpenAI; print(OpenAI(base_url='{url}/v1', api_key='-')\
+  pip install -q openai && python -c "from openai import OpenAI; \
+print(OpenAI(base_url='{url}/v1', api_key='-')\
 .chat.completions.create(model='{model}', messages=[dict(role='user', \
 content='What is the capital of France?')], temperature=0).choices[0].message.content)"
   ridgeline bench load {url} --rate 2 --slo ttft=500ms,tpot=50ms"""

@@ -23,6 +23,8 @@ from ridgeline.spec import Platform
 
 #: How long running generations may go on after Ctrl-C before they are cut.
 DRAIN_S = 30.0
+#: How long the gateway may take to see what a replica says of itself.
+SEEN_READY_S = 10.0
 
 
 class Watcher(Protocol):
@@ -122,6 +124,9 @@ class LivePlatform:
 
     async def said(self, replica: str, event: Mapping[str, Any]) -> None:
         """Its stages are drawn; the last one to be ready opens the door."""
+        if event["event"] == "ready":
+            # Whoever is told that it is ready may ask at once: the gateway must know by then.
+            await self.gateway.until_ready(replica, SEEN_READY_S)
         self._watcher.stage(replica, event)
         if event["event"] == "ready" and self._awaited:
             self._awaited -= 1

@@ -7,7 +7,8 @@ prompt change its manners:
     loop    says it again and again, until max_tokens
     slow    takes a millisecond a step
     crash   the process dies in the step after the first token
-    fail    the request ends with an error instead of a first token;  late-fail  after a token
+    fail    the request ends with an error instead of a first token;  late-fail  after a token,
+            and once a request with the word trip has come
     cached  three prompt tokens were found in the cache
 
 `made_to_fail`, `never_ready` and `forever_loading` are engines that do not start.
@@ -82,6 +83,7 @@ class Stub:
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
         self._sequences: dict[tuple[str, int], Sequence] = {}
+        self._tripped = False
         self._steps = self._prompt_tokens = self._generated = 0
 
     @property
@@ -103,6 +105,7 @@ class Stub:
     def add(self, add: Add) -> None:
         self._prompt_tokens += len(add.prompt)
         order = bytes(token for token in add.prompt if token < 256)
+        self._tripped |= b"trip" in order
         for index in range(add.n):
             script = _script(add.prompt) + (list(str(index).encode()) if add.n > 1 else [])
             self._sequences[add.id, index] = Sequence(add, index, script, order)
@@ -115,6 +118,9 @@ class Stub:
     def step(self) -> Stepped:
         outputs = []
         for key, sequence in list(self._sequences.items()):
+            if b"late-fail" in sequence.order and sequence.generated and not self._tripped:
+                time.sleep(0.001)
+                continue
             if b"crash" in sequence.order and sequence.generated:
                 os._exit(3)
             output = sequence.next()

@@ -303,6 +303,7 @@ def test_an_engine_error_is_a_status_before_the_first_token_and_an_event_after(
             client.completions.create(**completes("fail", stream=streamed))
     chunks = client.completions.create(**completes("late-fail", stream=True))
     assert next(chunks).choices[0].text == "l"
+    client.completions.create(**completes("trip"))
     with pytest.raises(openai.APIError, match="told to fail"):
         next(chunks)
 

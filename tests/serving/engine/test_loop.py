@@ -14,7 +14,6 @@ from ridgeline.serving.engine.loop import Engine
 from ridgeline.serving.engine.messages import Abort, Add, Output, Sampling
 from ridgeline.serving.engine.model_files import open_model
 
-
 BF16_TOP_2_GAP = 0.1
 """In log-probability: what rounding to eight bits may move two logits of this model apart."""
 

@@ -59,6 +59,10 @@ class Gateway:
         """A replica joins; it gets requests once it is ready. SpecError where its id is taken."""
         self._fleet.add(address)
 
+    async def until_ready(self, name: str, within_s: float) -> bool:
+        """Wait until a replica gets requests; False where it does not in time, or is not there."""
+        return await self._fleet.until_ready(name, within_s)
+
     def drain_replica(self, name: str) -> None:
         """No new request goes there. KeyError where there is no such replica."""
         self._fleet.drain(name)

@@ -41,6 +41,7 @@ class LiveReplica:
     failures: int = 0
     note: str = ""
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def id(self) -> str:
@@ -124,6 +125,15 @@ class Fleet:
             if watch is not None:
                 watch.cancel()
 
+    async def until_ready(self, name: str, within_s: float) -> bool:
+        """Wait until a replica gets requests; False where it does not in time, or is not there."""
+        replica = self._replicas.get(name)
+        if replica is None:
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(replica.ready.wait(), within_s)
+        return replica.ready.is_set()
+
     def models(self) -> list[dict[str, Any]]:
         """The models that can be asked for now: OpenAI's objects, with who serves them."""
         union: dict[str, dict[str, Any]] = {}
@@ -174,6 +184,10 @@ class Fleet:
     def _judge(self, replica: LiveReplica, sign: Sign) -> None:
         replica.health = judge(replica.health, sign)
         replica.view.state = replica.health.state
+        if replica.view.state is State.READY:
+            replica.ready.set()
+        else:
+            replica.ready.clear()
 
     def _watch(self, replica: LiveReplica) -> None:
         assert self._session is not None, "watched only once started"
