@@ -55,10 +55,16 @@ def _show(rows: list[ledger.Row], last: ledger.Proofs, show_all: bool) -> None:
     when = f"on {last.recorded}, version {last.version}" if last.recorded else "never"
     console.print(f"Last recorded `make prove`: {when}", highlight=False)
     table = Table(box=None, pad_edge=False)
-    for heading in ("row", "state", "system and tests"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("row", no_wrap=True, min_width=4)
+    table.add_column("state", no_wrap=True, min_width=7)
+    table.add_column("system and what its tests say", no_wrap=True, overflow="ellipsis")
     for row in rows:
         if row.outcomes or show_all:
-            tests = [f"  {name} ({outcome})" for name, outcome in row.outcomes.items()]
+            tests = [f"  {outcome}: {promise(name)}" for name, outcome in row.outcomes.items()]
             table.add_row(row.system.id, row.state, "\n".join([row.system.name, *tests]))
     console.print(table, highlight=False)
+
+
+def promise(test: str) -> str:
+    """A test's name as the sentence it is: `tests/test_x.py::test_a_fork_copies` says so."""
+    return test.rpartition("::")[2].removeprefix("test_").replace("_", " ")
