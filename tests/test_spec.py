@@ -51,6 +51,8 @@ def test_servers_that_run_already_join_by_url():
         ("models: [{name: a, model: m, engine: {kind: sglan}}]", ["models[0].engine", "'ridgeline', 'url'"]),
         ("models: [{name: a}]", ["models[0]", "needs `model`"]),
         ("models: [{name: a, engine: {kind: url, urls: [ftp://x]}}]", ["models[0].engine", "ftp://x"]),
+        ("models: [{name: a, engine: {kind: url, urls: ['http://h:99999']}}]", ["models[0].engine", "h:99999"]),
+        ("models: [{name: a, engine: {kind: url, urls: ['http://[::1']}}]", ["models[0].engine", "[::1"]),
         ("models: [{name: a, model: m}, {name: a, model: n}]", ["two models are called 'a'"]),
         (ONE + "\ngateway: {listen: 0.0.0.0:80}", ["gateway: listen '0.0.0.0:80'", "api_key_env"]),
         (ONE + "\ngateway: {listen: nowhere}", ["gateway", "not address:port"]),

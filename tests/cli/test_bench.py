@@ -58,6 +58,13 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     loop.close()
 
 
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-1"])
+def test_a_rate_that_is_no_number_is_bad_input(rate):
+    result = CliRunner().invoke(bench, ["load", "http://x", f"--rate={rate}"])
+    assert result.exit_code == 2
+    assert "--rate" in result.output
+
+
 def called(*words: str) -> Result:
     return CliRunner().invoke(bench, ["load", *words])
 

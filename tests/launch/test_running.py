@@ -57,6 +57,14 @@ def test_a_note_of_an_earlier_process_with_our_id_is_stale():
     assert read() == []
 
 
+def test_a_folder_that_cannot_be_written_is_said_with_a_remedy(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RIDGELINE_STATE", str(tmp_path / "file"))
+    with pytest.raises(LaunchError, match="cannot be noted") as refused:
+        write("a", "http://x", (), Path("logs"))
+    assert "RIDGELINE_STATE" in refused.value.remedy
+
+
 def test_a_torn_note_is_passed_over():
     running = write("a", "http://x", (), Path("logs"))
     running.file.write_text('{"name": "a"')

@@ -29,6 +29,9 @@ class Seen:
     def died(self, replica, reason) -> None:
         self.events.append(f"{replica} died")
 
+    def joined(self, replica, url, is_ready) -> None:
+        self.events.append(f"{replica} {'ready' if is_ready else 'absent'}")
+
     def ready(self, url) -> None:
         self.events.append("ready")
         self.is_ready.set()
@@ -47,6 +50,14 @@ def test_threads_are_shared_among_the_replicas(tmp_path):
     assert argv[argv.index("--threads") + 1] == str(max(1, cores() // 2))
     assert argv[argv.index("serve") + 1] == str(weights)
     assert "--supervised" in argv
+
+
+def test_a_models_name_does_not_lead_out_of_the_log_folder(tmp_path):
+    weights = tmp_path / "m.gguf"
+    weights.touch()
+    text = f"models: [{{name: ../../org/m, model: '{weights}'}}]"
+    [launch] = launches(parse(text, name="p"), tmp_path / "logs")
+    assert launch.log == tmp_path / "logs" / "_.._org_m-0.log"
 
 
 def test_weights_that_are_not_here_are_said_before_anything_starts(tmp_path):
@@ -102,7 +113,7 @@ gateway: {{listen: '127.0.0.1:0'}}
                 break
     stop.set()
     await running
-    assert seen.events == ["started", "ready", "draining"]
+    assert seen.events == ["started", "big-0 ready", "ready", "draining"]
     assert read() == []
 
 

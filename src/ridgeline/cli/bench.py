@@ -6,6 +6,7 @@ answered, a run flagged, the client was the bottleneck); 2 bad input; 130 after 
 
 import functools
 import json
+import math
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,20 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda command: functools.reduce(lambda made, add: add(made), reversed(options), command)
 
 
-POSITIVE = click.FloatRange(min=0, min_open=True)
+class Positive(click.FloatRange):
+    """A number above nought and below infinity; nan passes click's own range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number, or click's complaint with the option's name."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a number to work with.", param, ctx)
+        return number
+
+
+POSITIVE = Positive(min=0, min_open=True)
 COUNT = click.IntRange(min=1)
 FILE = click.Path(path_type=Path, dir_okay=False)
 LOAD = _options(

@@ -19,7 +19,14 @@ from ridgeline import event_loop
 from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
-from ridgeline.serving.spec import GatewaySpec, ModelSpec, Replicas, UrlEngine, is_loopback
+from ridgeline.serving.spec import (
+    GatewaySpec,
+    ModelSpec,
+    Replicas,
+    UrlEngine,
+    check_address,
+    is_loopback,
+)
 from ridgeline.spec import Platform, load
 
 KEY_VARIABLE = "RIDGELINE_API_KEY"
@@ -87,12 +94,11 @@ def _from_options(model: str | None, replicas: int | None, urls: tuple[str, ...]
 
 def _by_url(urls: tuple[str, ...]) -> ModelSpec:
     for url in urls:
-        if not url.startswith(("http://", "https://")):
-            raise SpecError(
-                f"{url!r} is not an http:// or https:// address",
-                where="--replica",
-                remedy="http://…",
-            )
+        try:
+            check_address(url)
+        except ValueError as error:
+            remedy = "http://host:port"
+            raise SpecError(str(error), where="--replica", remedy=remedy) from error
     return ModelSpec(name="*", engine=UrlEngine(kind="url", urls=list(urls)))
 
 
@@ -116,7 +122,7 @@ def _listen(platform: Platform, host: str | None, port: int | None) -> Platform:
 
 
 async def _run(live: Any) -> None:
-    """Run until SIGINT or SIGTERM; a second one ends everything at once."""
+    """Run until Ctrl-C, SIGTERM or a closed terminal; a second one ends everything at once."""
     stop = asyncio.Event()
     serving = asyncio.current_task()
     assert serving is not None
@@ -127,7 +133,7 @@ async def _run(live: Any) -> None:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, leave)
     try:
         await live.run(stop)
@@ -166,6 +172,14 @@ class Screen:
     def died(self, replica: str, reason: str) -> None:
         """A death is news at any time."""
         self._say(f"  [red]died[/]   {escape(replica)}   {escape(reason)}")
+
+    def joined(self, replica: str, url: str, is_ready: bool) -> None:
+        """A server that runs already: in routing, or not yet."""
+        if is_ready:
+            self._say(f"  [green]ready[/]  {escape(replica)}   {escape(url)}")
+        else:
+            wait = "does not answer as an OpenAI-compatible server; it joins once it does"
+            self._say(f"  [red]absent[/] {escape(replica)}   {escape(url)} {wait}")
 
     def ready(self, url: str) -> None:
         """What to paste next."""

@@ -34,8 +34,8 @@ class Child:
 
         Raises LaunchError when the program or the log's folder is not there.
         """
-        log.parent.mkdir(parents=True, exist_ok=True)
         try:
+            log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as err:
                 process = await asyncio.create_subprocess_exec(
                     *argv,
@@ -77,9 +77,14 @@ class Child:
         """Its exit status, once it has ended."""
         return await self._process.wait()
 
-    async def stop(self, grace_s: float) -> int:
-        """Ask it to drain (SIGTERM); after `grace_s` end it and all that it started (SIGKILL)."""
+    async def stop(self, grace_s: float, *, at_once: bool = False) -> int:
+        """Ask it to drain (SIGTERM); after `grace_s` end it and all that it started (SIGKILL).
+
+        With `at_once` it is asked twice, which means: do not wait for what runs.
+        """
         self._signal(signal.SIGTERM)
+        if at_once:
+            self._signal(signal.SIGINT)  # two SIGTERM in a row may arrive as one
         try:
             return await asyncio.wait_for(self._process.wait(), grace_s)
         except TimeoutError:

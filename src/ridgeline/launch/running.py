@@ -54,10 +54,17 @@ def write(name: str, url: str, models: tuple[str, ...], logs: Path) -> Running:
                 remedy=f"ridgeline down {name}, or another `name` in platform.yaml",
             )
     running = Running(name, os.getpid(), _began(os.getpid()), url, models, str(logs))
-    running.file.parent.mkdir(parents=True, exist_ok=True)
     draft = running.file.with_suffix(f".{running.pid}.tmp")
-    draft.write_text(json.dumps(asdict(running)), encoding="utf-8")
-    draft.replace(running.file)
+    try:
+        running.file.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(asdict(running)), encoding="utf-8")
+        draft.replace(running.file)
+    except OSError as error:
+        raise LaunchError(
+            f"what runs cannot be noted there: {error.strerror}",
+            where=str(running.file.parent),
+            remedy="RIDGELINE_STATE=… names a folder that can be written",
+        ) from error
     return running
 
 

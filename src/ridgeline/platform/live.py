@@ -6,6 +6,7 @@
 import asyncio
 import errno
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,10 @@ from ridgeline.spec import Platform
 
 #: How long running generations may go on after Ctrl-C before they are cut.
 DRAIN_S = 30.0
+#: How long the last words of replicas may take to reach clients, and replicas to leave.
+PARTING_S = 5.0
+#: How long a server that is said to run already may take to answer before we say otherwise.
+EXTERNAL_S = 3.0
 #: How long the gateway may take to see what a replica says of itself.
 SEEN_READY_S = 10.0
 
@@ -38,6 +43,9 @@ class Watcher(Protocol):
 
     def died(self, replica: str, reason: str) -> None:
         """A replica is gone and will be started again."""
+
+    def joined(self, replica: str, url: str, is_ready: bool) -> None:
+        """A server that runs already is in routing, or will be as soon as it answers."""
 
     def ready(self, url: str) -> None:
         """Every replica has been ready once."""
@@ -77,14 +85,13 @@ class LivePlatform:
         try:
             note = running.write(self._platform.name, url, names, self._logs)
             self._watcher.started(url, self._platform.models)
-            self._add_external()
+            await self._add_external()
             tasks = [asyncio.create_task(replica.run()) for replica in self._replicas]
             if not tasks:
                 self._watcher.ready(url)
             await _first(tasks, stop)
             self._watcher.draining()
-            await self.gateway.drain(DRAIN_S)
-            await asyncio.gather(*(replica.stop(DRAIN_S) for replica in self._replicas))
+            await self._drain()
         finally:
             for task in tasks:
                 task.cancel()
@@ -93,28 +100,45 @@ class LivePlatform:
             if note is not None:
                 note.file.unlink(missing_ok=True)
 
+    async def _drain(self) -> None:
+        """Let answers finish. Those that do not in time are told so, never just cut."""
+        quiet = await self.gateway.drain(DRAIN_S)
+        await asyncio.gather(
+            *(replica.stop(PARTING_S, at_once=not quiet) for replica in self._replicas)
+        )
+        if not quiet:
+            await self.gateway.hang_up()
+            await self.gateway.drain(PARTING_S)
+
     async def _open(self) -> str:
         """The gateway listens; its address."""
         there = self._platform.gateway
         try:
             return await self.gateway.start()
         except OSError as error:
-            taken = error.errno == errno.EADDRINUSE
-            problem = f"port {there.port} is taken" if taken else (error.strerror or str(error))
+            if error.errno == errno.EADDRINUSE:
+                problem, remedy = f"port {there.port} is taken", "--port 0 takes a free one"
+            else:
+                problem, remedy = error.strerror or str(error), "an address of this machine"
             raise SpecError(
-                f"cannot listen on {there.host}: {problem}",
-                where="gateway.listen",
-                remedy="another port: --port 0 takes a free one",
+                f"cannot listen on {there.host}: {problem}", where="gateway.listen", remedy=remedy
             ) from error
 
-    def _add_external(self) -> None:
+    async def _add_external(self) -> None:
+        """Servers that run already join; who does not answer soon is told of, and joins later."""
+        added = []
         for model in self._platform.models:
             if isinstance(model.engine, UrlEngine):
                 key = _from_environment(model.engine.api_key_env, f"models {model.name}")
                 for number, url in enumerate(model.engine.urls):
-                    self.gateway.add_replica(
-                        ReplicaAddress(f"{model.name}-{number}", url, model.name, key)
-                    )
+                    name = f"{model.name}-{number}"
+                    self.gateway.add_replica(ReplicaAddress(name, url, model.name, key))
+                    added.append((name, url))
+        ready = await asyncio.gather(
+            *(self.gateway.until_ready(name, EXTERNAL_S) for name, _ in added)
+        )
+        for (name, url), is_ready in zip(added, ready, strict=True):
+            self._watcher.joined(name, url, is_ready)
 
     # What replicas tell us (serving.control.replicas.Listener).
 
@@ -147,12 +171,17 @@ def launches(platform: Platform, logs: Path) -> list[Launch]:
         Launch(
             f"{model.name}-{number}",
             _arguments(model, max(1, cores() // count)),
-            logs / f"{model.name}-{number}.log",
+            logs / f"{_in_one_folder(model.name)}-{number}.log",
             {},
         )
         for model in ours
         for number in range(model.replicas.min)
     ]
+
+
+def _in_one_folder(name: str) -> str:
+    """A model's name as a file's: `org/model` and worse must not lead elsewhere."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")
 
 
 def _arguments(model: ModelSpec, threads: int) -> list[str]:

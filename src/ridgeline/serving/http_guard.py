@@ -60,7 +60,7 @@ class GuardedServer:
         self._connections: dict[RequestHandler, _Connection] = {}
         self._listener: asyncio.Server | None = None
         self._handling = 0
-        self._stopping = False
+        self._stopping = self._draining = False
         self._quiet = asyncio.Event()
         self._quiet.set()
         app.middlewares.insert(0, self._while_handled())
@@ -94,6 +94,17 @@ class GuardedServer:
         self._listener = await loop.create_server(self._accept, host, port, backlog=1024)
         return int(self._listener.sockets[0].getsockname()[1])
 
+    async def drain(self, grace_s: float) -> bool:
+        """Refuse every new POST with a 503, and say whether what runs ended within `grace_s`.
+
+        Reads (health, metrics, pages) are still answered, and new connections still taken.
+        """
+        self._draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._quiet.wait()
+        return self._quiet.is_set()
+
     async def stop(self, grace_s: float = 30.0) -> None:
         """Take nothing new, give what runs `grace_s` to end, then cut it."""
         self._stopping = True
@@ -117,7 +128,7 @@ class GuardedServer:
             connection = self._connections.get(request.protocol)
             if connection is None:
                 return web.Response()  # the client left before its handler could start
-            if self._stopping:
+            if self._stopping or (self._draining and request.method == "POST"):
                 return _shutting_down()
             self._handling += 1
             self._quiet.clear()

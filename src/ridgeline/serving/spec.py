@@ -6,6 +6,7 @@ pydantic's complaints into ours.
 
 import ipaddress
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -43,9 +44,19 @@ class UrlEngine(Part):
     @model_validator(mode="after")
     def _are_http(self) -> Self:
         for url in self.urls:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"{url!r} is not an http:// or https:// address")
+            check_address(url)
         return self
+
+
+def check_address(url: str) -> None:
+    """ValueError unless the URL names a host that can be reached over http or https."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port beyond 65535, or a bracket that is not closed
+        usable = False
+    if not usable:
+        raise ValueError(f"{url!r} is not an http:// or https:// address")
 
 
 class Replicas(Part):

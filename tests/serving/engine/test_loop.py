@@ -275,6 +275,12 @@ def test_more_context_than_the_cache_holds_is_refused(model):
         Engine(replace(config_of(model), kv_cache_bytes=10))
 
 
+def test_a_cache_beyond_all_memory_is_refused_with_a_remedy(model):
+    with pytest.raises(ModelError, match="more than this machine") as refused:
+        Engine(replace(config_of(model), kv_cache_bytes=10**18))
+    assert refused.value.remedy == "a smaller kv_cache"
+
+
 def test_what_started_says_matches_the_settings(model):
     started = Engine(config_of(model, blocks=20)).started()
     assert (started.blocks, started.block_size, started.max_model_len) == (20, 16, 320)

@@ -28,6 +28,7 @@ from ridgeline.serving.openai.requests import (
 )
 
 CONTEXT = 1000
+NO_TOOLS = "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
 
 
 def prompts(*, adds_bos: bool = False, template: str = CHAT_TEMPLATE) -> Prompts:
@@ -58,6 +59,21 @@ def test_fields_that_were_not_given_are_not_told_to_the_template() -> None:
     assert "description" not in text
     assert "reasoning_content" not in text
     assert '"arguments": {}' in text
+
+
+@pytest.mark.parametrize("system", [None, "Be brief."])
+def test_tools_are_told_in_the_system_message_where_the_template_knows_none(system) -> None:
+    tool = Tool(type="function", function=Function(name="find_city", description="Finds it"))
+    messages = [Message(role="user", content="hi")]
+    if system is not None:
+        messages.insert(0, Message(role="system", content=system))
+    plain = prompts(template=NO_TOOLS)
+    text = plain.tokenizer.decode(plain.chat(messages, [tool], None), skip_special=False)
+    assert text.count("system:") == 1
+    assert (system or "You can call") in text
+    assert '"name":"find_city"' in text
+    assert "Finds it" in text
+    assert "You can call" not in plain.tokenizer.decode(plain.chat(messages, None, None))
 
 
 def test_plain_text_begins_a_sequence_where_the_model_wants_that() -> None:

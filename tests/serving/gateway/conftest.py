@@ -51,6 +51,7 @@ class FakeReplica:
         app.router.add_get("/v1/models", self._models)
         app.router.add_post("/v1/chat/completions", self._generate)
         app.router.add_post("/v1/completions", self._generate)
+        app.router.add_post("/tokenize", self._tokenize)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", port).start()
@@ -74,6 +75,10 @@ class FakeReplica:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(text=self.metrics or "", status=200 if self.metrics else 404)
+
+    async def _tokenize(self, request: web.Request) -> web.Response:
+        ids = list((await request.json())["prompt"].encode())
+        return web.json_response({"tokens": ids, "count": len(ids), "max_model_len": 100})
 
     async def _models(self, _: web.Request) -> web.Response:
         data = [{"id": m, "object": "model", "created": 1, "owned_by": "fake"} for m in self.models]

@@ -243,14 +243,37 @@ async def test_the_status_tells_what_the_console_shows(tools) -> None:
         assert status["output_tokens"] == 3
 
 
-async def test_draining_lets_streams_end_and_then_refuses(tools) -> None:
+async def test_draining_lets_streams_end_refuses_new_ones_and_still_answers_looks(tools) -> None:
     replica = tools.replica(between_s=0.02)
     async with tools.gateway(replica) as gateway, tools.client(gateway) as client:
         stream = await tools.ask(client, stream=True)
-        await gateway.drain(grace_s=5)
+        assert await gateway.drain(grace_s=30)
         assert await tools.text(stream) == "Paris."
-        with pytest.raises(openai.APIConnectionError):
-            await client.models.list()
+        with pytest.raises(openai.InternalServerError) as refused:
+            await tools.ask(client, stream=True)
+        assert (refused.value.status_code, refused.value.code) == (503, "shutting_down")
+        assert [model.id async for model in client.models.list()] == ["m"]
+
+
+async def test_an_answer_that_outlasts_the_drain_ends_with_an_error_event(tools) -> None:
+    replica = tools.replica(words=("Pa", "ris"), between_s=60)
+    async with tools.gateway(replica) as gateway, tools.client(gateway) as client:
+        stream = await tools.ask(client, stream=True)
+        await anext(aiter(stream))
+        assert not await gateway.drain(grace_s=0.05)
+        await gateway.hang_up()
+        with pytest.raises(openai.APIError):
+            await tools.text(stream)
+        assert await gateway.drain(grace_s=30)
+
+
+async def test_tokenizing_goes_to_a_replica_and_is_no_request_in_the_record(tools) -> None:
+    async with tools.gateway(tools.replica()) as gateway, tools.client(gateway) as client:
+        answer = await client.post(
+            "../tokenize", body={"model": "m", "prompt": "abc"}, cast_to=object
+        )
+        assert answer == {"tokens": [97, 98, 99], "count": 3, "max_model_len": 100}
+        assert gateway.status()["requests"] == 0
 
 
 async def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(tools) -> None:

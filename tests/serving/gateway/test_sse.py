@@ -42,6 +42,13 @@ def test_however_a_stream_is_cut_the_same_events_pass(cuts, hide, end) -> None:
     assert (stream.usage.prompt_tokens, stream.usage.completion_tokens) == (5, 2)
 
 
+def test_a_null_usage_that_the_client_did_not_ask_for_is_taken_out() -> None:
+    told = b'data: {"choices":[{"text":"a,\\"usage\\":null}"}],"usage":null}\n\n'
+    kept = b'data: {"choices":[{"text":"a,\\"usage\\":null}"}]}\n\n'
+    assert EventStream(hide_usage=True).feed(told) == kept
+    assert EventStream(hide_usage=False).feed(told) == told
+
+
 def test_half_an_event_waits_for_its_other_half() -> None:
     stream = EventStream(hide_usage=False)
     half, rest = event(said("Paris"))[:20], event(said("Paris"))[20:]

@@ -73,11 +73,11 @@ class ManagedReplica:
             await self._listener.died(self._launch.name, f"exit status {status}; {decision.reason}")
             await asyncio.sleep(decision.delay_s)
 
-    async def stop(self, grace_s: float) -> None:
-        """Drain and end it; it is not started again."""
+    async def stop(self, grace_s: float, *, at_once: bool = False) -> None:
+        """Drain and end it for good; with `at_once` running answers end with an error."""
         self._stopping = True
         if self._child is not None:
-            await self._child.stop(grace_s)
+            await self._child.stop(grace_s, at_once=at_once)
 
     async def _live(self) -> int:
         """One life: its exit status."""

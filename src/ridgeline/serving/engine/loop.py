@@ -349,3 +349,9 @@ def _arena(files: ModelFiles, config: EngineConfig) -> Arena:
         )
     except ValueError as error:
         raise ModelError(str(error), where="kv_cache", remedy="a larger kv_cache") from error
+    except MemoryError as error:
+        raise ModelError(
+            f"{config.kv_cache_bytes / 1e9:,.0f} GB are more than this machine can give",
+            where="kv_cache",
+            remedy="a smaller kv_cache",
+        ) from error

@@ -45,9 +45,12 @@ class Prompts:
         if reserved := {"messages", "tools", "add_generation_prompt"} & extra.keys():
             name = min(reserved)
             raise ApiError(400, f"{name} has a field of its own.", param="chat_template_kwargs")
+        plain = [_plain(message, number) for number, message in enumerate(messages)]
+        if tools and not self._template.takes_tools:
+            plain = _with_tools(plain, tools)
         try:
             text = self._template.render(
-                [_plain(message, number) for number, message in enumerate(messages)],
+                plain,
                 tools=_builtins(tools),
                 add_generation_prompt=add_generation_prompt,
                 **extra,
@@ -122,3 +125,18 @@ def _without_none(tool: dict[str, Any]) -> dict[str, Any]:
     """Fields that were not given are no part of what the model reads."""
     function = {name: value for name, value in tool["function"].items() if value is not None}
     return {"type": "function", "function": function}
+
+
+def _with_tools(messages: list[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The conversation, its system message telling the functions that the template would not."""
+    told = "\n".join(
+        [
+            "You can call these functions. To call some, answer with nothing but a JSON object "
+            'for each, {"name": ..., "arguments": {...}}, one a line.',
+            *(msgspec.json.encode(tool.function).decode() for tool in tools),
+        ]
+    )
+    first = messages[0] if messages else {}
+    if first.get("role") == "system" and isinstance(first.get("content"), str):
+        return [{**first, "content": f"{first['content']}\n\n{told}"}, *messages[1:]]
+    return [{"role": "system", "content": told}, *messages]

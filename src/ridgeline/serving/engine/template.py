@@ -72,6 +72,8 @@ class ChatTemplate:
                 remedy="put a working chat_template.jinja into the model's folder",
             ) from error
         self._special = {"bos_token": bos_token, "eos_token": eos_token}
+        #: Whether it tells the model of tools; else somebody else has to.
+        self.takes_tools = any(name.name == "tools" for name in parsed.find_all(nodes.Name))
         self._takes_parts = _loops_over_content(parsed)
         self._asks_for_none = any(test.name == "none" for test in parsed.find_all(nodes.Test))
 

@@ -45,9 +45,13 @@ class Gateway:
         self.url = f"http://{host}:{port}"
         return self.url
 
-    async def drain(self, grace_s: float) -> None:
-        """Take no new request; running ones get `grace_s` to end, then they are cut."""
-        await self._server.stop(grace_s)
+    async def drain(self, grace_s: float) -> bool:
+        """Take no new request; whether the running ones ended within `grace_s`."""
+        return await self._server.drain(grace_s)
+
+    async def hang_up(self) -> None:
+        """Leave every replica: answers that still run end with an error event."""
+        await self._upstream.close()
 
     async def close(self) -> None:
         """Let go of every connection and task. After `drain` nobody notices."""

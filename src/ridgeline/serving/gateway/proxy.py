@@ -69,6 +69,14 @@ class Proxy:
             self.record.finished(exchange)
             self.metrics.finished(exchange)
 
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """What generates nothing (/tokenize) goes the same way, but is no request in the record."""
+        exchange = Exchange(request_id(request), request.path, time.monotonic_ns(), time.time())
+        try:
+            return await self._answer(request, exchange)
+        except ApiError as error:
+            return with_id(error_response(error), exchange)
+
     async def _answer(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         body = await read_body(request, self.config.most_body_bytes, self.config.patience.body_s)
         call = peek(body)

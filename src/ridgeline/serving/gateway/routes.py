@@ -24,6 +24,8 @@ def make_app(proxy: Proxy, fleet: Fleet, metrics: Metrics, api_key: str | None) 
     app[OPEN_PATHS] = {"/health"}
     app.router.add_post("/v1/chat/completions", proxy.answer)
     app.router.add_post("/v1/completions", proxy.answer)
+    app.router.add_post("/tokenize", proxy.forward)
+    app.router.add_post("/detokenize", proxy.forward)
 
     async def models(_: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": fleet.models()})

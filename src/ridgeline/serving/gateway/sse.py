@@ -10,6 +10,9 @@ from typing import Any
 import msgspec
 
 MOST_EVENT_BYTES = 4 * 1024 * 1024
+# A replica that was asked for usage says null in each chunk. In a string quotes are escaped, so
+# this is only ever the end of the object.
+_NO_USAGE = re.compile(rb',\s?"usage":\s?null\}(\s*)$')
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _DONE = b"[DONE]"
 
@@ -87,7 +90,7 @@ class EventStream:
             event = buffer[begin : end.end()]
             begin = end.end()
             if self._read(event):
-                passed.append(event)
+                passed.append(_NO_USAGE.sub(rb"}\1", event) if self.hide_usage else event)
         self._rest = buffer[begin:]
         if len(self._rest) > MOST_EVENT_BYTES:
             raise TooLongEventError(f"an event of more than {MOST_EVENT_BYTES:,} bytes")
