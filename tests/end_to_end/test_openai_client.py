@@ -127,7 +127,7 @@ def test_json_mode_gives_a_json_object(up):
     "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
 )
 def test_a_required_tool_is_called_with_valid_arguments(up, choice):
-    answer = chat(up, tools=[WEATHER], tool_choice=choice, max_tokens=80)
+    answer = chat(up, tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False, max_tokens=80)
     [call] = answer.choices[0].message.tool_calls
     assert call.function.name == "get_weather"
     assert set(json.loads(call.function.arguments)) == {"city"}
@@ -137,7 +137,8 @@ def test_a_required_tool_is_called_with_valid_arguments(up, choice):
 
 def test_a_streamed_tool_call_joins_to_valid_arguments(up):
     name, arguments = "", ""
-    for piece in chat(up, tools=[WEATHER], tool_choice="required", max_tokens=80, stream=True):
+    ask = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 80}
+    for piece in chat(up, tools=[WEATHER], stream=True, **ask):
         for call in piece.choices[0].delta.tool_calls or []:
             name += call.function.name or ""
             arguments += call.function.arguments or ""

@@ -75,6 +75,13 @@ async def ready(gateway: Gateway) -> None:
             await asyncio.sleep(0.005)
 
 
+async def shown_whole(gateway: Gateway, requests: int) -> None:
+    """Rates are of whole seconds: wait until the second with the last request is over."""
+    async with asyncio.timeout(30):
+        while sum(gateway.status()["rates"]["series"]["requests"]) < requests:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def test_the_page_allows_nothing_from_elsewhere_and_no_frames() -> None:
     async with console() as (url, _), ClientSession() as client:
         for path in ("/", "/console.css", "/console.js", "/console.svg"):
@@ -152,6 +159,7 @@ async def test_in_a_browser_the_page_shows_models_replicas_and_numbers(tmp_path)
                 body = {"model": "smollm2", "stream": True, "messages": [], "fail": fail}
                 async with client.post(f"{url}/v1/chat/completions", json=body) as answer:
                     await answer.read()
+        await shown_whole(gateway, requests=3)
         dom, said = await browse(url, tmp_path)
     assert said == []
     assert text_of(dom, "overall") == "serving"
