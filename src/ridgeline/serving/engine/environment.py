@@ -17,7 +17,7 @@ from ridgeline.paths import cache_home
 # busy process a step waits out slice after slice (decisions/0007: 2 s instead of 0.1 s).
 _SPINS = "1000"
 # oneDNN keeps compiled code for each number of rows it has met, about half a megabyte each. Its
-# own limit of 1,024 entries let the engine grow by 0.7 GB over ten minutes of mixed load.
+# own limit of 1,024 entries lets an engine under mixed load grow for a long time.
 _PRIMITIVES = "64"
 # The name under which numba's threads look for OpenMP, and torch's wheels do not carry it.
 _WANTED = "libgomp.so.1.0.0"
