@@ -7,7 +7,7 @@ returns; tests call it directly. Token ids live here, counts and hashes in `poli
 import hashlib
 import time
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ridgeline.errors import ModelError
 from ridgeline.serving.engine.cache import Arena
@@ -59,6 +59,8 @@ class Continuation:
 
 @dataclass(slots=True)
 class _Counters:
+    """The totals of `Stats`, by the same names."""
+
     steps: int = 0
     preemptions: int = 0
     prompt_tokens: int = 0
@@ -306,17 +308,11 @@ class Engine:
             sequence.cached_tokens = min(admitted.cached_tokens, len(sequence.add.prompt))
 
     def _stats(self) -> Stats:
-        count = self._count
         return Stats(
             running=self._batcher.running,
             waiting=self._batcher.waiting,
             kv_usage=self._book.usage,
-            steps=count.steps,
-            preemptions=count.preemptions,
-            prompt_tokens=count.prompt_tokens,
-            generation_tokens=count.generation_tokens,
-            prefix_queries=count.prefix_queries,
-            prefix_hits=count.prefix_hits,
+            **asdict(self._count),
         )
 
     def _longest(self, config: EngineConfig) -> int:
