@@ -71,7 +71,7 @@ def serve(
     needs("torch", "engine")
     from ridgeline.serving.engine.config import EngineConfig
     from ridgeline.serving.engine.environment import engine_environment
-    from ridgeline.serving.engine.front import serve as serve_front
+    from ridgeline.serving.engine.link import ENGINE, EngineProcess
 
     key = os.environ.get(api_key_env) if api_key_env else None
     if api_key_env and not key:
@@ -96,14 +96,18 @@ def serve(
     if supervised:
         leave_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     shown = name or (model if model in PACKAGED else Path(model).stem.lower())
+    engine = EngineProcess(config, ENGINE, engine_environment())
+    # Only now: the engine loads while the front imports.
+    from ridgeline.serving.engine.front import serve as serve_front
+
     raise SystemExit(
         serve_front(
+            engine,
             config,
             name=shown,
             host=host,
             port=port,
             api_key=key,
-            environment=engine_environment(),
             said=announce if supervised else say,
         )
     )

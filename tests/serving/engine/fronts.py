@@ -135,6 +135,7 @@ def main() -> int:
     from ridgeline.launch.local import announce
     from ridgeline.serving.engine.config import EngineConfig
     from ridgeline.serving.engine.front import serve
+    from ridgeline.serving.engine.link import EngineProcess
     from ridgeline.serving.engine.replica import Limits
     from ridgeline.serving.http_guard import Patience
 
@@ -146,12 +147,12 @@ def main() -> int:
     port = options.pop("port", 0)
     try:
         return serve(
+            EngineProcess(config, make_engine, {}),
             config,
             name=NAME,
             port=port,
             limits=limits,
             patience=patience,
-            make_engine=make_engine,
             said=announce,
             **options,
         )

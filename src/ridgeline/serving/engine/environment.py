@@ -16,9 +16,11 @@ from ridgeline.paths import cache_home
 # between two kernels. OpenMP's own choice is longer than a time slice, so that beside any other
 # busy process a step waits out slice after slice (decisions/0007: 2 s instead of 0.1 s).
 _SPINS = "1000"
-# oneDNN keeps compiled code for each number of rows it has met, about half a megabyte each. Its
-# own limit of 1,024 entries lets an engine under mixed load grow for a long time.
-_PRIMITIVES = "64"
+# For each number of rows they have met, oneDNN keeps compiled code and torch's binding to it a
+# description, a quarter to half a megabyte each. Their own limits of 1,024 entries let an engine
+# under mixed load grow by half a gigabyte; with 64 a step takes as long.
+_ENTRIES = "64"
+_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 # The name under which numba's threads look for OpenMP, and torch's wheels do not carry it.
 _WANTED = "libgomp.so.1.0.0"
 
@@ -30,9 +32,7 @@ def engine_environment() -> dict[str, str]:
     image has no other). Elsewhere numba keeps a pool of its own: two copies of an OpenMP
     runtime in one process end it on macOS.
     """
-    found = {}
-    if "ONEDNN_PRIMITIVE_CACHE_CAPACITY" not in os.environ:
-        found["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = _PRIMITIVES
+    found = {cache: _ENTRIES for cache in _CACHES if cache not in os.environ}
     if not sys.platform.startswith("linux"):
         return found | {"NUMBA_THREADING_LAYER": "workqueue"}
     found["NUMBA_THREADING_LAYER_PRIORITY"] = "omp workqueue tbb"

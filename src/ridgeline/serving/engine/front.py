@@ -36,8 +36,6 @@ from ridgeline.serving.engine.template import ChatTemplate
 from ridgeline.serving.http_guard import GuardedServer, Patience, error_response
 from ridgeline.serving.openai import ApiError
 
-ENGINE = "ridgeline.serving.engine.loop:Engine"
-
 #: After the engine has died the front stays this long to say so to whoever asks.
 _LAST_WORDS_S = 2.0
 #: How long an answer that was just ended may take to reach its client, and the engine to leave.
@@ -49,23 +47,23 @@ Said = Callable[[Mapping[str, Any]], None]
 
 
 def serve(
+    engine: EngineProcess,
     config: EngineConfig,
     *,
     name: str,
     host: str = "127.0.0.1",
     port: int = 8001,
     api_key: str | None = None,
-    environment: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     patience: Patience | None = None,
-    make_engine: str = ENGINE,
     said: Said = lambda _event: None,
 ) -> int:
     """Serve one model until SIGTERM or Ctrl-C, then drain; returns the exit status 0.
 
+    `engine` runs with the same `config`. Whoever calls has started it before importing this file,
+    since the engine's start is the longest wait; it is ended here in every case.
     `said` hears of each stage as an event: "listening" (with `url`), "stage" (with `stage`),
     "ready" (with what the engine told of itself), "failed" (problem, where, remedy).
-    `environment` is added to the engine process's variables.
 
     Raises ModelError where the model cannot be served, LaunchError where the address is taken
     or the engine dies.
@@ -78,7 +76,7 @@ def serve(
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt there
                 loop.add_signal_handler(number, front.leave)
-        await front.live(host, port, make_engine, environment or {})
+        await front.live(host, port, engine)
 
     event_loop.run(main())
     return 0
@@ -101,15 +99,12 @@ class Front:
             self._at_once.set()
         self._leave.set()
 
-    async def live(
-        self, host: str, port: int, make_engine: str, environment: Mapping[str, str]
-    ) -> None:
+    async def live(self, host: str, port: int, engine: EngineProcess) -> None:
         """Until asked to leave. Raises ModelError or LaunchError where that was not the end."""
-        self._said({"event": "listening", "url": await self._listen(host, port)})
-        engine = EngineProcess(self._replica.config, make_engine, environment)
         try:
             link = await engine.connect()
             try:
+                self._said({"event": "listening", "url": await self._listen(host, port)})
                 drained = await self._serve(link)
             finally:
                 link.hang_up()

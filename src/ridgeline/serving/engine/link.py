@@ -32,6 +32,9 @@ from ridgeline.serving.engine.messages import (
 from ridgeline.serving.engine.process import Frames, engine_main, frame
 from ridgeline.serving.openai import ApiError
 
+#: The engine that replicas run, as `process.engine_main` names it.
+ENGINE = "ridgeline.serving.engine.loop:Engine"
+
 
 class Generation:
     """The outputs of one HTTP request, which may be several requests to the engine.

@@ -46,7 +46,7 @@ class GatewayConfig:
     most_body_bytes: int = 16 * 1024 * 1024
     retries: int = 2
     probe_every_s: float = 2.0
-    probe_starting_s: float = 0.25
+    probe_starting_s: float = 0.1
 
     def __post_init__(self) -> None:
         for model, rule in self.routing.items():
