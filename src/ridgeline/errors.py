@@ -3,6 +3,8 @@
     RidgelineError
     ├── SpecError          platform.yaml or a command's argument is wrong
     ├── ModelError         a model's files are missing, torn or of a kind we cannot run
+    ├── CatalogError       a row of a catalog is wrong, or there is none of that name
+    ├── UnitError          a number has another unit than the one that is needed
     ├── LaunchError        a process could not be started, or died
     ├── MissingExtraError  a part of the product is not installed
     └── BenchError         a measurement that must not be believed
@@ -35,6 +37,14 @@ class SpecError(RidgelineError):
 
 class ModelError(RidgelineError):
     """A model's files are missing, torn, or of an architecture or type that cannot be run."""
+
+
+class CatalogError(RidgelineError):
+    """A catalog's row is wrong or has no source, or a name is in no catalog."""
+
+
+class UnitError(RidgelineError):
+    """A number has another unit than the one that is needed, or none."""
 
 
 class LaunchError(RidgelineError):

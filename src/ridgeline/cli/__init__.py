@@ -13,6 +13,7 @@ from ridgeline.errors import RidgelineError
 
 #: verb -> (module, what the help says). A module is imported when its verb is called.
 VERBS = {
+    "plan": ("plan", "Answer a question of capacity or cost, with the working."),
     "up": ("up", "Serve models behind an OpenAI-compatible gateway."),
     "status": ("status", "Show what runs on this machine."),
     "down": ("down", "Drain and stop what `up` started."),

@@ -1,0 +1,93 @@
+"""How numbers are written for people: units always, decimal and binary sizes told apart.
+
+One place, so that a table, a tree and a picture say the same number the same way.
+"""
+
+import math
+from typing import Any, Protocol
+
+from ridgeline.units import Unit, base_symbol, parse_unit
+
+
+class Shown(Protocol):
+    """What can be written: a `quantity.Quantity`."""
+
+    value: Any
+    unit: Unit
+
+
+#: For a dimension: the units to write it in, largest first; the first that gives at least 1 is
+#: taken, and the last where none does.
+_SCALES: dict[str, tuple[str, ...]] = {
+    "B": ("PB", "TB", "GB", "MB", "kB", "B"),
+    "s": ("year", "day", "h", "min", "s", "ms", "us", "ns"),
+    "B/s": ("TB/s", "GB/s", "MB/s", "B/s"),
+    "FLOP": ("ZFLOP", "EFLOP", "PFLOP", "TFLOP", "GFLOP", "FLOP"),
+    "FLOP/s": ("EFLOP/s", "PFLOP/s", "TFLOP/s", "GFLOP/s", "FLOP/s"),
+    "FLOP/token": ("TFLOP/token", "GFLOP/token", "FLOP/token"),
+    "W": ("GW", "MW", "kW", "W"),
+    "J": ("GWh", "MWh", "kWh", "kJ", "J"),
+    "USD": ("MUSD", "USD"),
+    "token/s": ("Mtokens/s", "tokens/s"),
+    "token": ("tokens",),
+    "B/token": ("B/token",),
+    "USD/s": ("USD/h",),
+}
+_BY_DIMENSION = {
+    parse_unit(base).dimension: tuple(parse_unit(symbol) for symbol in symbols)
+    for base, symbols in _SCALES.items()
+}
+
+
+def show(quantity: Shown, digits: int = 4) -> str:
+    """`"2.684 GB"`, `"327,680 B/token"`, `"161 users"`: the number and its unit.
+
+    A unit that was chosen (`Quantity.named(..., unit)`) is kept; else one is picked that keeps the
+    number readable. A sweep's value is written as its range.
+    """
+    value, unit = quantity.value, unit_for(quantity)
+    if getattr(value, "ndim", 0) > 0:
+        low, high = (number(float(end) / unit.factor, digits) for end in (value.min(), value.max()))
+        return _joined(f"{low} ... {high}", unit.symbol)
+    return _joined(number(float(value) / unit.factor, digits), unit.symbol)
+
+
+def unit_for(quantity: Shown) -> Unit:
+    """The unit to write it in."""
+    if quantity.unit.symbol != base_symbol(quantity.unit.dimension):
+        return quantity.unit
+    scales = _BY_DIMENSION.get(quantity.unit.dimension)
+    if scales is None:
+        return quantity.unit
+    value = quantity.value
+    size = float(abs(value).max()) if getattr(value, "ndim", 0) > 0 else abs(float(value))
+    if size == 0 or not math.isfinite(size):
+        return parse_unit(base_symbol(quantity.unit.dimension))
+    return next((unit for unit in scales if size >= unit.factor * (1 - 1e-12)), scales[-1])
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """Whole numbers in full with commas, others to `digits` significant digits."""
+    if math.isinf(value) or math.isnan(value):
+        return {True: "unlimited", False: "undefined"}[math.isinf(value)]
+    if abs(value - round(value)) <= 1e-9 * max(1.0, abs(value)) and abs(value) < 1e15:
+        return f"{round(value):,}"
+    size = abs(value)
+    if size >= 10**digits:
+        return f"{value:,.0f}"
+    if size < 1e-4:
+        return f"{value:.{digits - 1}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{places}f}".rstrip("0").rstrip(".")
+
+
+def _joined(written: str, symbol: str) -> str:
+    if symbol == "%":
+        return f"{written} %"
+    if symbol.startswith("USD"):
+        return f"${written}{symbol.removeprefix('USD')}"
+    if symbol.startswith("MUSD"):
+        return f"${written} M{symbol.removeprefix('MUSD')}"
+    if symbol.endswith(" both"):
+        return f"{written} {symbol.removesuffix(' both')} both directions together"
+    return f"{written} {symbol}".rstrip()

@@ -1,0 +1,371 @@
+"""The registry of what can be planned: each topic a function with typed, documented parameters.
+
+    @topic("kv-cache", subject="serving")
+    def kv_cache(
+        model: Model = a_model("llama-3.1-70b"),
+        context_tokens: Number = amount("8k", "tokens", "Tokens that each user holds."),
+        dtype: str = choice("bf16", DTYPES, "Type of cached values."),
+    ) -> Answer:
+        \"\"\"How much cache a user takes.\"\"\"
+
+From this one declaration come the command line's options, the JSON, the sweep and the tests that
+walk every parameter. `ask` is the only way in: it turns what a person wrote into typed values, runs
+the topic, and says which of what was given did not matter. A topic does no arithmetic of its own
+where a law exists, and no I/O.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ridgeline.catalog.accelerators import DTYPE_BITS, Accelerator, accelerator
+from ridgeline.catalog.models import Model, model
+from ridgeline.errors import SpecError, UnitError
+from ridgeline.quantity import (
+    Override,
+    Provenance,
+    Quantity,
+    overriding,
+    set_to,
+)
+from ridgeline.units import parse_number, parse_unit
+
+#: Data types of weights and caches.
+DTYPES = tuple(DTYPE_BITS)
+
+
+class Kind(StrEnum):
+    """What a parameter takes."""
+
+    AMOUNT = "amount"
+    COUNT = "count"
+    CHOICE = "choice"
+    FLAG = "flag"
+    LIST = "list"
+    MODEL = "model"
+    ACCELERATOR = "accelerator"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One input of a topic: what it is, its unit and range, and what it is where not given.
+
+    `default` is what a person would write. `most` and `least` are in base units. `interval` is
+    the range that the default is uncertain within, as a person would write it.
+    """
+
+    kind: Kind
+    default: Any
+    doc: str
+    unit: str = ""
+    least: float = 0.0
+    most: float = float("inf")
+    options: tuple[str, ...] = ()
+    interval: tuple[str, str] | None = None
+    source: str = ""
+    name: str = ""
+
+    @property
+    def option(self) -> str:
+        """Its name on the command line, without the unit: `context_tokens` is `--context`."""
+        words = self.name.split("_")
+        last = {"tokens", "bytes", "s", "w", "usd", "flop", "k"}
+        if "per" not in words and len(words) > 1 and words[-1] in last:
+            words = words[:-1]
+        return "-".join(words)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it can be swept and varied."""
+        return self.kind in (Kind.AMOUNT, Kind.COUNT)
+
+
+def amount(
+    default: str,
+    unit: str,
+    doc: str,
+    *,
+    least: str = "0",
+    most: str = "",
+    interval: tuple[str, str] | None = None,
+    source: str = "",
+) -> Any:
+    """A number with a unit (`"8k"`, `"400 Gb/s"`, `"50 %"`); bounds are written the same way."""
+    dimension = parse_unit(unit).dimension
+
+    def bound(text: str) -> float:
+        return 0.0 if text == "0" else parse_number(text, dimension)[0]
+
+    high = bound(most) if most else float("inf")
+    return Parameter(
+        Kind.AMOUNT, default, doc, unit, bound(least), high, interval=interval, source=source
+    )
+
+
+def count(
+    default: int, doc: str, *, noun: str = "", least: int = 1, most: float = float("inf")
+) -> Any:
+    """A whole number of something."""
+    return Parameter(Kind.COUNT, str(default), doc, noun, least, most)
+
+
+def choice(default: str, options: Sequence[str], doc: str) -> Any:
+    """One of a few words."""
+    return Parameter(Kind.CHOICE, default, doc, options=tuple(options))
+
+
+def flag(default: bool, doc: str) -> Any:
+    """Yes or no."""
+    return Parameter(Kind.FLAG, default, doc, options=("yes", "no"))
+
+
+def numbers(default: str, unit: str, doc: str) -> Any:
+    """Several numbers of one unit, separated by commas; the topic gets a tuple of quantities."""
+    return Parameter(Kind.LIST, default, doc, unit)
+
+
+def a_model(default: str, doc: str = "Model of the catalog.") -> Any:
+    """A model by name."""
+    return Parameter(Kind.MODEL, default, doc)
+
+
+def an_accelerator(default: str, doc: str = "Accelerator of the catalog.") -> Any:
+    """An accelerator by name."""
+    return Parameter(Kind.ACCELERATOR, default, doc)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a topic found.
+
+    `says` is one sentence, with `{name}` for each of `values` and each parameter. `values` are the
+    numbers in order of interest; the first is the headline that sweeps and tornados look at.
+    `table` has rows with the same keys each. `notes` are further sentences: what folklore says,
+    what would change the answer. `ok` is False where the answer is no (exit status 1).
+    """
+
+    says: str
+    values: dict[str, Quantity]
+    table: tuple[dict[str, Quantity | str], ...] = ()
+    notes: tuple[str, ...] = ()
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A registered topic."""
+
+    name: str
+    subject: str
+    summary: str
+    details: str
+    function: Callable[..., Answer]
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with its answer. `inputs` are the typed values, `given` what the person gave."""
+
+    topic: Topic
+    answer: Answer
+    inputs: dict[str, Any]
+    given: dict[str, Any]
+    overrides: dict[str, str]
+
+    @property
+    def roots(self) -> list[Quantity]:
+        """Every number of the answer."""
+        cells = (cell for row in self.answer.table for cell in row.values())
+        return [*self.answer.values.values(), *(c for c in cells if isinstance(c, Quantity))]
+
+    def find(self, name: str) -> list[Quantity]:
+        """The steps of that name (`row.field` also by `field` alone), each value once."""
+        found: dict[tuple[str, str], Quantity] = {}
+        for output, root in self.answer.values.items():
+            if output == name:
+                found.setdefault((name, repr(root.value)), root)
+        for root in self.roots:
+            for step in root.walk():
+                if step.name and name in (step.name, step.name.rsplit(".", 1)[-1]):
+                    found.setdefault((step.name, repr(step.value)), step)
+        return list(found.values())
+
+    def names(self) -> list[str]:
+        """Every name that can be asked for or set, in order of appearance."""
+        named = {step.name: None for root in self.roots for step in root.walk() if step.name}
+        return list(dict.fromkeys([*self.answer.values, *named]))
+
+
+TOPICS: dict[str, Topic] = {}
+
+
+def topic(name: str, *, subject: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Register a function as a topic; its docstring's first line is the summary."""
+
+    def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        assert name not in TOPICS, f"two topics are called {name}"
+        summary, _, details = inspect.cleandoc(function.__doc__ or "").partition("\n")
+        assert summary, f"the topic {name} has no docstring"
+        parameters = {}
+        for one in inspect.signature(function).parameters.values():
+            assert isinstance(one.default, Parameter), f"{name}: {one.name} is not declared"
+            parameters[one.name] = _named(one.default, one.name)
+        TOPICS[name] = Topic(name, subject, summary, details.strip(), function, parameters)
+        return function
+
+    return register
+
+
+def _named(parameter: Parameter, name: str) -> Parameter:
+    return Parameter(**(vars(parameter) | {"name": name}))
+
+
+def find_topic(name: str) -> Topic:
+    """The topic of that name; SpecError names the nearest where there is none."""
+    if name in TOPICS:
+        return TOPICS[name]
+    near = difflib.get_close_matches(name, TOPICS, n=3, cutoff=0.4)
+    remedy = ", ".join(near) if near else "`ridgeline plan` lists them"
+    raise SpecError(f'there is no topic "{name}"', where="plan", remedy=remedy)
+
+
+def ask(
+    name: str,
+    given_values: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Asked:
+    """Answer one topic.
+
+    `given_values` has, by parameter, what a person would write, or a value already typed (a
+    Quantity, a Model, an array in a Quantity for a sweep). `overrides` sets any other step by name,
+    catalog values and intermediates included. Raises SpecError, CatalogError or UnitError with the
+    field, the problem and the remedy.
+    """
+    asked = find_topic(name)
+    raw = dict(given_values or {})
+    for key in raw:
+        if key not in asked.parameters:
+            near = difflib.get_close_matches(key, asked.parameters, n=2, cutoff=0.4)
+            remedy = ", ".join(near or asked.parameters)
+            raise SpecError(f'no parameter "{key}"', where=asked.name, remedy=remedy)
+    hits: set[str] = set()
+    with overriding({key: _counting(key, text, hits) for key, text in (overrides or {}).items()}):
+        inputs = {
+            key: typed(parameter, raw.get(key, parameter.default), is_given=key in raw)
+            for key, parameter in asked.parameters.items()
+        }
+        answer = asked.function(**inputs)
+    done = Asked(asked, answer, inputs, raw, dict(overrides or {}))
+    for key in overrides or {}:
+        if key not in hits:
+            near = difflib.get_close_matches(key, done.names(), n=3, cutoff=0.4)
+            remedy = ", ".join(near) if near else "--why shows every name"
+            raise SpecError(f'nothing is called "{key}" here', where="--set", remedy=remedy)
+    return done
+
+
+def _counting(key: str, value: Any, hits: set[str]) -> Override:
+    override: Override = value if callable(value) else set_to(value)
+
+    def counted(was: Quantity) -> Quantity:
+        hits.add(key)
+        try:
+            return override(was)
+        except UnitError as error:
+            raise UnitError(error.problem, where=f"--set {key}", remedy=error.remedy) from error
+
+    return counted
+
+
+def typed(parameter: Parameter, value: Any, *, is_given: bool) -> Any:
+    """What a topic gets for what was written; SpecError, CatalogError or UnitError if it cannot."""
+    match parameter.kind:
+        case Kind.AMOUNT | Kind.COUNT:
+            return _number(parameter, value, is_given=is_given)
+        case Kind.LIST:
+            return _list(parameter, value, is_given=is_given)
+        case Kind.MODEL:
+            return value if isinstance(value, Model) else model(str(value))
+        case Kind.ACCELERATOR:
+            return value if isinstance(value, Accelerator) else accelerator(str(value))
+        case Kind.FLAG:
+            return _flag(parameter, value)
+        case Kind.CHOICE:
+            if value not in parameter.options:
+                near = ", ".join(parameter.options)
+                raise SpecError(f'"{value}" is none', where=parameter.option, remedy=near)
+            return value
+    raise AssertionError(parameter.kind)
+
+
+def _flag(parameter: Parameter, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("yes", "true", "on", "1"):
+        return True
+    if str(value).lower() in ("no", "false", "off", "0"):
+        return False
+    raise SpecError(f'"{value}" is neither', where=parameter.option, remedy="yes or no")
+
+
+def _list(parameter: Parameter, value: Any, *, is_given: bool) -> tuple[Quantity, ...]:
+    if isinstance(value, tuple | list):
+        parts: list[Any] = list(value)
+    else:
+        parts = [part.strip() for part in str(value).split(",")]
+    one = Parameter(Kind.AMOUNT, "", parameter.doc, parameter.unit, parameter.least, parameter.most)
+    return tuple(
+        _number(_named(one, f"{parameter.name}_{index}"), part, is_given=is_given)
+        for index, part in enumerate(parts, 1)
+    )
+
+
+def _number(parameter: Parameter, value: Any, *, is_given: bool) -> Quantity:
+    unit = parse_unit(parameter.unit)
+    if isinstance(value, Quantity):
+        number = value.named(parameter.name)
+    else:
+        try:
+            bare, written = parse_number(str(value), unit.dimension)
+        except UnitError as error:
+            raise UnitError(error.problem, where=parameter.option, remedy=error.remedy) from error
+        number = Quantity(
+            bare,
+            written if written.dimension and written.symbol else unit,
+            name=parameter.name,
+            provenance=Provenance.GIVEN if is_given else Provenance.ASSUMED,
+            source="you" if is_given else (parameter.source or "default of this topic"),
+            interval=_interval(parameter, unit.dimension),
+        ).named(parameter.name)
+    _check_range(parameter, number)
+    return number
+
+
+def _interval(parameter: Parameter, dimension: Any) -> tuple[float, float] | None:
+    if parameter.interval is None:
+        return None
+    low, high = parameter.interval
+    return parse_number(low, dimension)[0], parse_number(high, dimension)[0]
+
+
+def _check_range(parameter: Parameter, number: Quantity) -> None:
+    value, unit = number.value, parse_unit(parameter.unit)
+    low, high = (value.min(), value.max()) if getattr(value, "ndim", 0) else (value, value)
+    for is_out, found, bound, words in (
+        (low < parameter.least, low, parameter.least, ("small", "at least")),
+        (high > parameter.most, high, parameter.most, ("large", "at most")),
+    ):
+        if is_out:
+            raise SpecError(
+                f"{found / unit.factor:g} {unit.symbol}".rstrip() + f" is too {words[0]}",
+                where=parameter.option,
+                remedy=f"{words[1]} {bound / unit.factor:g} {unit.symbol}".rstrip(),
+            )
+    if parameter.kind is Kind.COUNT and not getattr(value, "ndim", 0) and value != round(value):
+        raise SpecError(
+            f"{value:g} is not a whole number", where=parameter.option, remedy=f"{round(value)}"
+        )

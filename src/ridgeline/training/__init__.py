@@ -1,0 +1,1 @@
+"""The floor of training: what runs need, how they run, what goes wrong."""
