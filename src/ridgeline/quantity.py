@@ -354,11 +354,20 @@ def _product(left: Number, right: Number, op: str) -> Quantity:
     try:
         value = a * b if op == "*" else a / b
     except ZeroDivisionError:
-        name = right.name if isinstance(right, Quantity) else ""
+        name = _zero_behind(right)
         raise UnitError(
             f"{name or 'a divisor'} is 0", where=name, remedy="a number above 0"
         ) from None
     return Quantity(value, _base(dimension), op=op, args=(left, right))
+
+
+def _zero_behind(divisor: Number) -> str:
+    """The name of what made a divisor 0: its own, or that of an input."""
+    if not isinstance(divisor, Quantity):
+        return ""
+    steps = [step for step in divisor.walk() if step.name]
+    named = [step.name for step in steps if step.value is not None and step.value == 0]
+    return divisor.name or next(iter(named or [step.name for step in steps]), "")
 
 
 def _comparable(left: Quantity, right: Number) -> Any:
@@ -402,10 +411,20 @@ def floor(number: Number) -> Number:
 
 def _whole(name: str, number: Number, nudge: float) -> Number:
     bare = value_of(number)
-    value = _apply(name, bare + nudge * (1 + abs(bare)))
+    value = _unlimited_or(name, bare, nudge)
     if isinstance(number, Quantity):
         return Quantity(value, number.unit, op=name, args=(number,))
     return value
+
+
+def _unlimited_or(name: str, bare: Any, nudge: float) -> Any:
+    """Rounded; what is unlimited stays so."""
+    if isinstance(bare, int | float):
+        return bare if math.isinf(bare) else _apply(name, bare + nudge * (1 + abs(bare)))
+    import numpy as np
+
+    finite = np.where(np.isinf(bare), 0.0, bare)
+    return np.where(np.isinf(bare), bare, _apply(name, finite + nudge * (1 + abs(finite))))
 
 
 def exp(number: Number) -> Number:
@@ -421,6 +440,26 @@ def log(number: Number) -> Number:
 def log2(number: Number) -> Number:
     """The binary logarithm of a plain number."""
     return _elementwise("log2", number)
+
+
+def applied(name: str, function: Callable[..., float], *numbers: Number) -> Number:
+    """A function of plain numbers that is no arithmetic: a quantile, a search, a simulation.
+
+    In a derivation it stands as `name(operands)`; a sweep calls it once a point.
+    """
+    for number in numbers:
+        if _dimension_of(number):
+            _clash(f"take {name} of", number, "")
+    values = [value_of(number) for number in numbers]
+    if any(getattr(value, "ndim", 0) for value in values):
+        import numpy as np
+
+        value: Any = np.vectorize(function, otypes=[float])(*values)
+    else:
+        value = float(function(*values))
+    if not any(isinstance(number, Quantity) for number in numbers):
+        return value
+    return Quantity(value, _PURE, op=name, args=numbers)
 
 
 def sqrt(number: Number) -> Number:
@@ -475,6 +514,11 @@ def _which(op: str, values: list[Any]) -> Any:
 
     stacked = np.stack(np.broadcast_arrays(*values))
     return stacked.argmax(0) if op == "max" else stacked.argmin(0)
+
+
+def holds(condition: Any) -> bool:
+    """Whether a comparison holds; in a sweep, at every point."""
+    return bool(condition.all() if hasattr(condition, "all") else condition)
 
 
 def choose(condition: Any, yes: Number, no: Number, *, why: str) -> Number:

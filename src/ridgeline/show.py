@@ -6,7 +6,7 @@ One place, so that a table, a tree and a picture say the same number the same wa
 import math
 from typing import Any, Protocol
 
-from ridgeline.units import Unit, base_symbol, parse_unit
+from ridgeline.units import NOUNS, Unit, base_symbol, parse_unit
 
 
 class Shown(Protocol):
@@ -52,6 +52,35 @@ def show(quantity: Shown, digits: int = 4) -> str:
     return _joined(number(float(value) / unit.factor, digits), unit.symbol)
 
 
+def exact(quantity: Shown) -> str:
+    """`"2,684,354,560 B"` where `show` rounds bytes to a larger unit; else empty."""
+    value = quantity.value
+    if quantity.unit.dimension != _BYTES or getattr(value, "ndim", 0) > 0:
+        return ""
+    if not math.isfinite(value) or abs(value) >= _TOO_LONG or value != round(value):
+        return ""
+    factor = unit_for(quantity).factor
+    rounded = float(number(value / factor).replace(",", "")) * factor
+    return f"{number(value, 12)} B" if abs(rounded - value) > 1e-12 * abs(value) else ""
+
+
+_BYTES = parse_unit("B").dimension
+_TOO_LONG = 1e15
+
+
+def compact(quantity: Shown, digits: int = 4) -> str:
+    """As `show`, but large counts in millions (M), billions (B) and trillions (T)."""
+    value = float(quantity.value)
+    if quantity.unit.dimension or abs(value) < _MANY:
+        return show(quantity, digits)
+    factor, letter = next(pair for pair in _LETTERS if abs(value) >= pair[0])
+    return f"{number(value / factor, digits)} {letter} {quantity.unit.symbol}".rstrip()
+
+
+_MANY = 1e6
+_LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
+
+
 def unit_for(quantity: Shown) -> Unit:
     """The unit to write it in."""
     if quantity.unit.symbol != base_symbol(quantity.unit.dimension):
@@ -70,7 +99,8 @@ def number(value: Any, digits: int = 4) -> str:
     """Whole numbers in full with commas, others to `digits` significant digits."""
     if math.isinf(value) or math.isnan(value):
         return {True: "unlimited", False: "undefined"}[math.isinf(value)]
-    if abs(value - round(value)) <= 1e-9 * max(1.0, abs(value)) and abs(value) < 1e15:
+    is_whole = abs(value - round(value)) <= 1e-9 * max(1.0, abs(value))
+    if is_whole and abs(value) < 1e15 and (round(value) or not value):
         return f"{round(value):,}"
     size = abs(value)
     if size >= 10**digits:
@@ -78,12 +108,20 @@ def number(value: Any, digits: int = 4) -> str:
     if size < 1e-4:
         return f"{value:.{digits - 1}g}"
     places = max(0, digits - 1 - math.floor(math.log10(size)))
-    return f"{value:,.{places}f}".rstrip("0").rstrip(".")
+    written = f"{value:,.{places}f}"
+    return written.rstrip("0").rstrip(".") if places else written
+
+
+_PLURALS = {"tokens"} | {noun for noun in NOUNS if noun[-1:] == "s" and noun[:-1] in NOUNS}
 
 
 def _joined(written: str, symbol: str) -> str:
     if symbol == "%":
         return f"{written} %"
+    if written == "1" and symbol in _PLURALS:
+        return f"1 {symbol[:-1]}"
+    if symbol.startswith("1/"):
+        return f"{written}{symbol.removeprefix('1')}"
     if symbol.startswith("USD"):
         return f"${written}{symbol.removeprefix('USD')}"
     if symbol.startswith("MUSD"):

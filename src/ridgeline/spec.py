@@ -14,11 +14,14 @@ from pydantic import Field, ValidationError, model_validator
 from ridgeline.errors import SpecError
 from ridgeline.serving.spec import GatewaySpec, ModelSpec, Part
 
+#: A platform's name, as a host's: it names folders and is typed.
+NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
 
 class Platform(Part):
     """One description of a platform."""
 
-    name: str = Field("platform", pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)
+    name: str = Field("platform", pattern=NAME, max_length=63)
     models: list[ModelSpec] = Field(min_length=1, description="what is served")
     gateway: GatewaySpec = Field(default_factory=GatewaySpec)
 

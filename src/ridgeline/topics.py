@@ -17,13 +17,13 @@ where a law exists, and no I/O.
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from ridgeline.catalog.accelerators import DTYPE_BITS, Accelerator, accelerator
 from ridgeline.catalog.models import Model, model
-from ridgeline.errors import SpecError, UnitError
+from ridgeline.errors import RidgelineError, SpecError, UnitError
 from ridgeline.quantity import (
     Override,
     Provenance,
@@ -37,6 +37,20 @@ from ridgeline.units import parse_number, parse_unit
 DTYPES = tuple(DTYPE_BITS)
 
 
+_LAST_WORDS = {"tokens", "bytes", "s", "w", "usd", "flop", "k", "c"}
+
+
+def stem(name: str) -> str:
+    """A name without its unit, as people ask for it: `context_tokens` is `context`.
+
+    Rates keep theirs (`memory_bytes_per_s`), and a hyphen is as good as an underscore.
+    """
+    words = name.replace("-", "_").split("_")
+    if "per" not in words[1:] and len(words) > 1 and words[-1] in _LAST_WORDS:
+        words = words[:-1]
+    return "_".join(words)
+
+
 class Kind(StrEnum):
     """What a parameter takes."""
 
@@ -45,6 +59,7 @@ class Kind(StrEnum):
     CHOICE = "choice"
     FLAG = "flag"
     LIST = "list"
+    TEXT = "text"
     MODEL = "model"
     ACCELERATOR = "accelerator"
 
@@ -67,15 +82,15 @@ class Parameter:
     interval: tuple[str, str] | None = None
     source: str = ""
     name: str = ""
+    is_full: bool = False
 
     @property
     def option(self) -> str:
-        """Its name on the command line, without the unit: `context_tokens` is `--context`."""
-        words = self.name.split("_")
-        last = {"tokens", "bytes", "s", "w", "usd", "flop", "k"}
-        if "per" not in words and len(words) > 1 and words[-1] in last:
-            words = words[:-1]
-        return "-".join(words)
+        """Its name on the command line, without the unit: `context_tokens` is `--context`.
+
+        `is_full` where another parameter of the topic would be called the same.
+        """
+        return (self.name if self.is_full else stem(self.name)).replace("_", "-")
 
     @property
     def is_number(self) -> bool:
@@ -127,6 +142,11 @@ def numbers(default: str, unit: str, doc: str) -> Any:
     return Parameter(Kind.LIST, default, doc, unit)
 
 
+def text(default: str, doc: str, *, other: str) -> Any:
+    """Words with a syntax of their own, which the topic reads; `other` is one more example."""
+    return Parameter(Kind.TEXT, default, doc, options=(default, other))
+
+
 def a_model(default: str, doc: str = "Model of the catalog.") -> Any:
     """A model by name."""
     return Parameter(Kind.MODEL, default, doc)
@@ -174,7 +194,7 @@ class Asked:
     answer: Answer
     inputs: dict[str, Any]
     given: dict[str, Any]
-    overrides: dict[str, str]
+    overrides: dict[str, Any]
 
     @property
     def roots(self) -> list[Quantity]:
@@ -183,7 +203,16 @@ class Asked:
         return [*self.answer.values.values(), *(c for c in cells if isinstance(c, Quantity))]
 
     def find(self, name: str) -> list[Quantity]:
-        """The steps of that name (`row.field` also by `field` alone), each value once."""
+        """The steps of that name (`row.field` also by `field` alone), each value once.
+
+        Where nothing is called so, what is but for its unit: `per_user` finds `per_user_bytes`.
+        """
+        exact = self._find(name)
+        if exact:
+            return exact
+        return [step for meant in alike(name, self.names()) for step in self._find(meant)]
+
+    def _find(self, name: str) -> list[Quantity]:
         found: dict[tuple[str, str], Quantity] = {}
         for output, root in self.answer.values.items():
             if output == name:
@@ -214,10 +243,19 @@ def topic(name: str, *, subject: str) -> Callable[[Callable[..., Answer]], Calla
         for one in inspect.signature(function).parameters.values():
             assert isinstance(one.default, Parameter), f"{name}: {one.name} is not declared"
             parameters[one.name] = _named(one.default, one.name)
+        parameters = _told_apart(parameters)
         TOPICS[name] = Topic(name, subject, summary, details.strip(), function, parameters)
         return function
 
     return register
+
+
+def _told_apart(parameters: dict[str, Parameter]) -> dict[str, Parameter]:
+    """Where two differ by their unit only, each keeps it: `--switch` and `--switch-usd`."""
+    stems = [stem(name) for name in parameters]
+    return {
+        name: replace(one, is_full=stems.count(stem(name)) > 1) for name, one in parameters.items()
+    }
 
 
 def _named(parameter: Parameter, name: str) -> Parameter:
@@ -236,36 +274,84 @@ def find_topic(name: str) -> Topic:
 def ask(
     name: str,
     given_values: Mapping[str, Any] | None = None,
-    overrides: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> Asked:
     """Answer one topic.
 
     `given_values` has, by parameter, what a person would write, or a value already typed (a
     Quantity, a Model, an array in a Quantity for a sweep). `overrides` sets any other step by name,
-    catalog values and intermediates included. Raises SpecError, CatalogError or UnitError with the
-    field, the problem and the remedy.
+    catalog values and intermediates included, to what a person wrote or to what a function makes of
+    it. Names may lack their unit (`context`), and a parameter may be among the overrides. Raises
+    SpecError, CatalogError or UnitError with the field, the problem and the remedy.
     """
     asked = find_topic(name)
-    raw = dict(given_values or {})
-    for key in raw:
-        if key not in asked.parameters:
-            near = difflib.get_close_matches(key, asked.parameters, n=2, cutoff=0.4)
-            remedy = ", ".join(near or asked.parameters)
-            raise SpecError(f'no parameter "{key}"', where=asked.name, remedy=remedy)
+    raw = {_parameter_name(asked, key): value for key, value in (given_values or {}).items()}
+    steps = dict(overrides or {})
+    for key in [key for key in steps if _is_word_of(asked, key)]:
+        raw[_parameter_name(asked, key)] = steps.pop(key)
     hits: set[str] = set()
-    with overriding({key: _counting(key, text, hits) for key, text in (overrides or {}).items()}):
+    with overriding({key: _counting(key, text, hits) for key, text in steps.items()}):
         inputs = {
             key: typed(parameter, raw.get(key, parameter.default), is_given=key in raw)
             for key, parameter in asked.parameters.items()
         }
-        answer = asked.function(**inputs)
-    done = Asked(asked, answer, inputs, raw, dict(overrides or {}))
-    for key in overrides or {}:
+        answer = _answered(asked, inputs)
+    done = Asked(asked, answer, inputs, raw, steps)
+    for key in steps:
         if key not in hits:
-            near = difflib.get_close_matches(key, done.names(), n=3, cutoff=0.4)
-            remedy = ", ".join(near) if near else "--why shows every name"
-            raise SpecError(f'nothing is called "{key}" here', where="--set", remedy=remedy)
+            meant = _meant(key, done)
+            if meant in steps or not meant:
+                raise unknown_step(key, done, "--set")
+            return ask(name, raw, {meant if one == key else one: steps[one] for one in steps})
     return done
+
+
+def _answered(asked: Topic, inputs: dict[str, Any]) -> Answer:
+    try:
+        return asked.function(**inputs)
+    except RidgelineError as error:
+        error.where = error.where or asked.name
+        raise
+
+
+def _meant(key: str, asked: Asked) -> str:
+    """The step that a name stands for where none is called exactly so; empty where none does."""
+    value = asked.answer.values.get(key)
+    if value is not None and value.name:
+        return value.name
+    names = [step.name for root in asked.roots for step in root.walk() if step.name]
+    return next(iter(alike(key, [*asked.topic.parameters, *names])), "")
+
+
+def unknown_step(name: str, asked: Asked, where: str) -> SpecError:
+    """The complaint that nothing has this name, with the nearest that there are."""
+    names = {short: None for one in asked.names() for short in (one, one.rsplit(".", 1)[-1])}
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    remedy = ", ".join(near) if near else "--why shows every name"
+    return SpecError(f'nothing is called "{name}" here', where=where, remedy=remedy)
+
+
+def alike(name: str, names: Sequence[str]) -> list[str]:
+    """The names that are `name` but for their unit, or but for hyphens; shorter ones first."""
+    wanted = stem(name)
+    found = {one: None for one in names if wanted in (stem(one), stem(one.rsplit(".", 1)[-1]))}
+    return sorted(found, key=len)
+
+
+def _parameter_name(asked: Topic, key: str) -> str:
+    if key in asked.parameters:
+        return key
+    if meant := alike(key, list(asked.parameters)):
+        return meant[0]
+    near = difflib.get_close_matches(key, asked.parameters, n=2, cutoff=0.4)
+    remedy = ", ".join(near or asked.parameters)
+    raise SpecError(f'no parameter "{key}"', where=asked.name, remedy=remedy)
+
+
+def _is_word_of(asked: Topic, key: str) -> bool:
+    """Whether a name of `--set` is a parameter that is no number, so no step of the derivation."""
+    meant = key if key in asked.parameters else next(iter(alike(key, list(asked.parameters))), "")
+    return bool(meant) and not asked.parameters[meant].is_number
 
 
 def _counting(key: str, value: Any, hits: set[str]) -> Override:
@@ -294,6 +380,8 @@ def typed(parameter: Parameter, value: Any, *, is_given: bool) -> Any:
             return value if isinstance(value, Accelerator) else accelerator(str(value))
         case Kind.FLAG:
             return _flag(parameter, value)
+        case Kind.TEXT:
+            return str(value)
         case Kind.CHOICE:
             if value not in parameter.options:
                 near = ", ".join(parameter.options)
@@ -318,10 +406,14 @@ def _list(parameter: Parameter, value: Any, *, is_given: bool) -> tuple[Quantity
     else:
         parts = [part.strip() for part in str(value).split(",")]
     one = Parameter(Kind.AMOUNT, "", parameter.doc, parameter.unit, parameter.least, parameter.most)
-    return tuple(
-        _number(_named(one, f"{parameter.name}_{index}"), part, is_given=is_given)
-        for index, part in enumerate(parts, 1)
-    )
+    try:
+        return tuple(
+            _number(_named(one, f"{parameter.name}_{index}"), part, is_given=is_given)
+            for index, part in enumerate(parts, 1)
+        )
+    except RidgelineError as error:
+        error.where = parameter.option
+        raise
 
 
 def _number(parameter: Parameter, value: Any, *, is_given: bool) -> Quantity:

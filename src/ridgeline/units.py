@@ -60,8 +60,12 @@ def _atoms() -> dict[str, tuple[float, Dimension]]:
     }.items():  # fmt: skip
         add(word, seconds, {"s": 1})
     add("K", 1, {"K": 1})
+    add("C", 1, {"K": 1})  # degrees Celsius: laws take differences only, and those are kelvins
     add("kg", 1, {"kg": 1})
     add("g", 1e-3, {"kg": 1})
+    add("mg", 1e-6, {"kg": 1})
+    add("cm", 1e-2, {"m": 1})
+    add("uS", 1e-6, {"S": 1})  # siemens, for the conductivity of a coolant
     add("L", 1e-3, {"m": 3})
     found["%"] = (0.01, NONE)
     for noun in NOUNS:
@@ -75,7 +79,7 @@ experts request requests replica replicas switch switches port ports cable cable
 endpoints leaf leaves spine spines host hosts session sessions pod pods rack racks CDU
 CDUs core cores sequence sequences block blocks step steps image images query queries
 adapter adapters rank ranks hop hops x share cycles launches collectives kernels values
-stages jobs spares
+stages jobs spares task tasks test tests fault faults
 """
 #: Words that print beside a count and have no dimension.
 NOUNS = frozenset(_NOUNS.split())
@@ -111,6 +115,7 @@ def raised(dimension: Dimension, power: float) -> Dimension:
     return _sorted({name: exponent * exact for name, exponent in dimension})
 
 
+@lru_cache(maxsize=512)
 def base_symbol(dimension: Dimension) -> str:
     """`B/s`, `FLOP/B`, ... in base units; empty for a pure number."""
 
@@ -174,7 +179,8 @@ def unit_of_name(name: str) -> Unit:
     `decode_step_s` is s, `flop_per_param_token` is FLOP/token, `layers` is a pure number.
     """
     top, *below = name.split("_per_")
-    over = _NAMED.get(top.rsplit("_", 1)[-1], "")
+    # the k of a router's "top k" is a count, not kelvins
+    over = "" if top.endswith("top_k") else _NAMED.get(top.rsplit("_", 1)[-1], "")
     under = [_NAMED[word] for part in below for word in part.split("_") if word in _NAMED]
     return parse_unit("/".join([over or "1", *under]) if under else over)
 
@@ -199,7 +205,8 @@ def parse_number(text: str, dimension: Dimension) -> tuple[float, Unit]:
         raise UnitError(f"{text!r} is not a finite number", remedy="a smaller one")
     if letter and not symbol and _ATOMS.get(letter, (0, NONE))[1] == dimension != NONE:
         letter, symbol = "", letter  # "80 B" are bytes where bytes are wanted, "10 K" a temperature
-    number *= 2.0**10 if letter in "kK" and dimension == _TOKEN else _LETTERS[letter.upper()]
+    is_binary = letter in ("k", "K") and dimension == _TOKEN
+    number *= 2.0**10 if is_binary else _LETTERS[letter.upper()]
     if not symbol:
         if dimension and dimension not in _SPOKEN:
             raise UnitError(f"{text!r} has no unit", remedy=_example(dimension))

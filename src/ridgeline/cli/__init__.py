@@ -14,6 +14,9 @@ from ridgeline.errors import RidgelineError
 #: verb -> (module, what the help says). A module is imported when its verb is called.
 VERBS = {
     "plan": ("plan", "Answer a question of capacity or cost, with the working."),
+    "catalog": ("catalog", "Look up models, accelerators, networks and fault codes."),
+    "calibrate": ("calibrate", "Fit the step-time model to measured runs."),
+    "check": ("check", "Recompute what is claimed, and say what holds."),
     "up": ("up", "Serve models behind an OpenAI-compatible gateway."),
     "status": ("status", "Show what runs on this machine."),
     "down": ("down", "Drain and stop what `up` started."),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from ridgeline.serving.spec import (
     check_address,
     is_loopback,
 )
-from ridgeline.spec import Platform, load
+from ridgeline.spec import NAME, Platform, load
 
 KEY_VARIABLE = "RIDGELINE_API_KEY"
 
@@ -43,6 +44,7 @@ KEY_VARIABLE = "RIDGELINE_API_KEY"
     metavar="URL",
     help="A server that runs already (vLLM, SGLang, llama.cpp, ...); may be given again.",
 )
+@click.option("--name", help="Of the platform, for a second one on this machine.")
 @click.option("--port", type=click.IntRange(0, 65535), help="8000 where not given; 0: a free one.")
 @click.option("--host", help=f"127.0.0.1 where not given; any other needs {KEY_VARIABLE}.")
 def up(
@@ -50,6 +52,7 @@ def up(
     model: str | None,
     replicas: int | None,
     urls: tuple[str, ...],
+    name: str | None,
     port: int | None,
     host: str | None,
 ) -> None:
@@ -66,6 +69,8 @@ def up(
             remedy=f"write them into {spec}",
         )
     platform = load(spec) if spec is not None else _from_options(model, replicas, urls)
+    if name is not None:
+        platform = platform.model_copy(update={"name": _checked(name)})
     platform = _listen(platform, host, port)
     if any(not isinstance(one.engine, UrlEngine) for one in platform.models):
         needs("torch", "engine")
@@ -75,6 +80,13 @@ def up(
     live = LivePlatform(platform, Screen())
     mount_console(live.gateway.app, live.gateway.status)
     event_loop.run(_run(live))
+
+
+def _checked(name: str) -> str:
+    if not re.fullmatch(NAME, name) or len(name) > 63:
+        remedy = "up to 63 lower-case letters, digits and inner hyphens"
+        raise SpecError(f"{name!r} is no name", where="--name", remedy=remedy)
+    return name
 
 
 def _from_options(model: str | None, replicas: int | None, urls: tuple[str, ...]) -> Platform:

@@ -51,7 +51,7 @@ def write(name: str, url: str, models: tuple[str, ...], logs: Path) -> Running:
             raise LaunchError(
                 f"a platform of this name is up already, at {other.url}",
                 where=f"platform {name}",
-                remedy=f"ridgeline down {name}, or another `name` in platform.yaml",
+                remedy=f"ridgeline down {name}, or up with another --name and --port",
             )
     running = Running(name, os.getpid(), _began(os.getpid()), url, models, str(logs))
     draft = running.file.with_suffix(f".{running.pid}.tmp")

@@ -1,8 +1,9 @@
-"""The ledger: the systems that have to work, and the tests that prove which of them do.
+"""The ledger: systems that have to work, claims about them, and what proves or computes each.
 
 `systems.csv` and `claims.csv` are data of the product. `proofs.json` is written by `make prove`:
 for each row the tests that carry its id and how they ended. In a checkout the tests are read
-from their sources, so that a new test shows before it was recorded.
+from their sources, so that a new test shows before it was recorded. `workings/*.csv` say how each
+claim is computed from the catalog and from laws, and `folklore.csv` why the usual number is wrong.
 """
 
 import ast
@@ -23,6 +24,37 @@ class System:
     kind: str
     name: str
     works: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A row of claims.csv: `computed` is our number, `stated` the one that is usually told.
+
+    `verdict` says how the two compare; `inputs` and `formula` are prose and are never evaluated.
+    """
+
+    id: str
+    system: str
+    claim: str
+    inputs: str
+    formula: str
+    computed: str
+    stated: str
+    verdict: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """How a claim is computed: one expression (`platform.expressions`), and the unit it is told in.
+
+    `where` is its file and line.
+    """
+
+    id: str
+    expression: str
+    unit: str
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +91,41 @@ def systems() -> list[System]:
         System(row["id"], row["domain"], row["kind"], row["name"], row["works"])
         for row in csv.DictReader(text.splitlines())
     ]
+
+
+def claims() -> list[Claim]:
+    """All claims, in the ledger's order."""
+    return [Claim(**row) for row in _table("claims.csv")]
+
+
+def workings() -> dict[str, Working]:
+    """The working of each claim that has one."""
+    found: dict[str, Working] = {}
+    folder = resources.files(__name__).joinpath("workings")
+    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".csv"))
+    for name in names:
+        for line, row in _numbered(folder.joinpath(name).read_text(encoding="utf-8")):
+            where = f"{name}, line {line}"
+            assert row["id"] not in found, f"{where}: {found[row['id']].where} has {row['id']} too"
+            found[row["id"]] = Working(row["id"], row["working"], row["unit"], where)
+    return found
+
+
+def folklore() -> dict[str, str]:
+    """In our words: what was mixed up where the usual number is wrong, and what ours rests on."""
+    return {row["id"]: row["because"] for row in _table("folklore.csv")}
+
+
+def _table(name: str) -> list[dict[str, str]]:
+    text = resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return [row for _, row in _numbered(text)]
+
+
+def _numbered(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a table, each with the line on which it ends."""
+    reader = csv.DictReader(text.splitlines())
+    for row in reader:
+        yield reader.line_num, row
 
 
 def recorded() -> Proofs:

@@ -106,3 +106,111 @@ def distinct_experts(experts: Number, top_k: Number, batch: Number) -> Number:
     Source: expected size of a union of independent draws.
     """
     return experts * (1 - (1 - top_k / experts) ** batch)
+
+
+# Cache of one rank, of bounded kinds, and of recurrent kinds.
+
+
+@law
+def kv_bytes_per_token_per_rank(
+    layers: Number,
+    kv_heads: Number,
+    head_dim: Number,
+    value_bytes: Number,
+    tensor_parallel: Number,
+    pipeline_parallel: Number = 1.0,
+    vectors_per_token: Number = 2.0,
+) -> Number:
+    """Cache of one token on one rank: layers split over stages, heads over the tensor group.
+
+    Source: Megatron-LM, vLLM; heads are replicated where there are more ranks than heads.
+    """
+    heads = kv_heads_per_rank(kv_heads, tensor_parallel)
+    return vectors_per_token * ceil(layers / pipeline_parallel) * heads * head_dim * value_bytes
+
+
+@law
+def window_bytes_per_token(
+    layers: Number,
+    kv_heads: Number,
+    head_dim: Number,
+    value_bytes: Number,
+    vectors_per_token: Number = 2.0,
+) -> Number:
+    """Cache of one token in the layers whose cache is capped, while it is within their window.
+
+    Source: as `kv_bytes_per_token`.
+    """
+    return vectors_per_token * layers * kv_heads * head_dim * value_bytes
+
+
+@law
+def window_cache_bytes(
+    cached_bytes_per_token: Number, context_tokens: Number, sliding_window_tokens: Number
+) -> Number:
+    """Cache of the layers that look back at most a window (or a chunk): capped, never dropped.
+
+    Source: Mistral 7B, 2023 (rolling buffer).
+    """
+    return cached_bytes_per_token * window_tokens(context_tokens, sliding_window_tokens)
+
+
+@law
+def linear_state_bytes(
+    layers: Number, heads: Number, key_dim: Number, value_dim: Number, value_bytes: Number
+) -> Number:
+    """State of linear attention (gated delta net, KDA): a matrix a head, whatever the context.
+
+    Source: Yang et al. 2024 (Gated Delta Networks).
+    """
+    return layers * heads * key_dim * value_dim * value_bytes
+
+
+@law
+def conv_state_bytes(
+    layers: Number, channels: Number, conv_kernel: Number, value_bytes: Number
+) -> Number:
+    """Inputs that a short causal convolution keeps: all but one of its taps.
+
+    Source: Mamba, 2023; Gated Delta Networks, 2024.
+    """
+    return layers * channels * (conv_kernel - 1) * value_bytes
+
+
+@law
+def compressed_bytes_per_token(
+    layers: Number,
+    head_dim: Number,
+    compression: Number,
+    value_bytes: Number,
+    vectors_per_token: Number = 1.0,
+) -> Number:
+    """Cache of one token where several are pooled into one vector that all heads share.
+
+    Source: DeepSeek-V4, 2026 (compressed sparse and heavily compressed attention).
+    """
+    return vectors_per_token * layers * head_dim / compression * value_bytes
+
+
+@law
+def index_bytes_per_token(
+    layers: Number,
+    index_dim: Number,
+    compression: Number,
+    value_bytes: Number,
+    vectors_per_token: Number = 1.0,
+) -> Number:
+    """Keys of the indexer that picks which tokens sparse attention reads: all are stored.
+
+    Source: DeepSeek-V3.2, 2025 (lightning indexer).
+    """
+    return vectors_per_token * layers * index_dim / compression * value_bytes
+
+
+@law
+def gated_expert_params(hidden: Number, intermediate: Number, matrices: Number = 3.0) -> Number:
+    """Weights of one gated feed-forward block: gate, up and down; biases apart.
+
+    Source: Shazeer 2020 (SwiGLU).
+    """
+    return matrices * hidden * intermediate

@@ -2,32 +2,208 @@
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.quantity import Number, ceil, floor
+from ridgeline.errors import CatalogError
+from ridgeline.physics.roofline import fitting_batch
+from ridgeline.quantity import Number, Quantity, ceil, choose, floor, given, smallest
+from ridgeline.serving.plan.decode import Decode, one_token
+from ridgeline.serving.plan.splits import check_divides, check_tensor_parallel, points, splits
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
+from ridgeline.working.formula import bound
+
+# What the table compares: weights and cache.
+_PRECISIONS = (("bf16", "bf16"), ("bf16", "fp8"), ("fp8", "bf16"), ("fp8", "fp8"), ("int4", "fp8"))
+_SPLITS = 32
 
 
 @topic("users-per-node", subject="serving")
 def users_per_node(
     model: Model = a_model("llama-3.1-70b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
-    gpus: Number = count(8, "Devices that share the weights.", noun="GPUs"),
+    gpus: Number = count(8, "Devices of a node.", noun="GPUs"),
+    tensor_parallel: Number = count(
+        0, "Devices that share one copy of the weights; 0 is all of a node.", least=0
+    ),
+    attention: str = choice(
+        "tensor", ("tensor", "data"), "What attention is split over: heads, or sequences."
+    ),
     users: Number = count(1000, "Users to serve at once.", noun="users"),
     context_tokens: Number = amount("8k", "tokens", "Tokens that each user holds.", least="1"),
-    memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
+    user_tokens_per_s: Number = amount(
+        "20 tokens/s", "tokens/s", "Rate that each user has to get.", least="0.001 tokens/s"
+    ),
+    headroom: Number = amount(
+        "20 %", "%", "Share of the users a node holds, kept free.", most="99 %"
+    ),
+    memory_share: Number = amount("0.9", "", "Share of memory the engine may take.", most="1"),
+    reserved_bytes: Number = amount(
+        "0 GB",
+        "B",
+        "Of that, what each device needs beside weights and cache (engine-memory has the lines).",
+    ),
+    roofline_share: Number = amount(
+        "0.7",
+        "",
+        "Share of bandwidth and peak that decode attains.",
+        least="0.01",
+        most="1",
+        interval=("0.5", "0.9"),
+        source="assumed; decode matrix products alone reach 0.86 of an H100's bandwidth",
+    ),
     dtype: str = choice("bf16", DTYPES, "Type of the weights."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
-    """How many users with full contexts one node holds, and how many nodes that takes."""
-    per_user = (model.kv_bytes_per_token(kv_dtype) * context_tokens).named("per_user_bytes")
-    usable = (gpus * accelerator.memory_bytes * memory_share).named("usable_bytes")
-    left = (usable - model.weights_bytes(dtype)).named("left_bytes", note="for the cache")
-    fit = floor(left / per_user).named("users_per_node", "users")
-    return Answer(
-        "{users_per_node} with {context_tokens} each on one node of {gpus}: {nodes} for {users}",
-        {
-            "users_per_node": fit,
-            "nodes": ceil(users / fit).named("nodes", "nodes"),
-            "per_user_bytes": per_user,
-            "left_bytes": left,
-        },
+    """How many users with full contexts a node holds, what binds, how many nodes it takes."""
+    split = choose(tensor_parallel > 0, tensor_parallel, gpus, why="a split is given")
+    split = split.named("gpus_per_copy", "GPUs")
+    check_tensor_parallel(model, split)
+    check_divides(split, gpus, "tensor-parallel", "GPUs of a node")
+    decode = Decode(
+        model,
+        accelerator,
+        split,
+        dtype,
+        kv_dtype,
+        roofline_share,
+        roofline_share,
+        whole_cache=attention == "data",
     )
+    per_user = decode.sequence_bytes(context_tokens).named("per_user_bytes")
+    left = _left(decode, memory_share, reserved_bytes)
+    copy = smallest(
+        memory=_by_memory(decode, left, context_tokens),
+        bandwidth=_by_bandwidth(decode, user_tokens_per_s, context_tokens),
+        compute=_by_compute(decode, user_tokens_per_s, context_tokens),
+    ).named("users_per_copy", "users")
+    fit = (copy * gpus / split).named("users_per_node", "users")
+    kept = floor(fit * (1 - headroom)).named("users_per_node_with_headroom", "users")
+    values = {
+        "users_per_node": fit,
+        "nodes": _nodes(users, kept).named("nodes", "nodes"),
+        "nodes_before_headroom": _nodes(users, fit).named("nodes_before_headroom", "nodes"),
+        "users_per_node_with_headroom": kept,
+        "per_user_bytes": per_user,
+        "left_bytes": left,
+        "users_by_memory": _by_memory(decode, left, context_tokens),
+        "users_by_bandwidth": _by_bandwidth(decode, user_tokens_per_s, context_tokens),
+        "users_by_compute": _by_compute(decode, user_tokens_per_s, context_tokens),
+    }
+    can = max(points(kept)) > 0
+    if not can:
+        del values["nodes"], values["nodes_before_headroom"]
+    return Answer(
+        f"{{users_per_node}} with {{context_tokens}} each on one node of {{gpus}}; {_binds(copy)}. "
+        + ("{nodes} for {users} with {headroom} kept free" if can else "No number of nodes helps"),
+        values,
+        table=_table(decode, context_tokens, memory_share, reserved_bytes),
+        notes=_notes(decode, copy),
+        ok=can,
+    )
+
+
+def _left(decode: Decode, memory_share: Number, reserved_bytes: Number) -> Quantity:
+    """Room for the cache beside one copy of the weights, on all its devices."""
+    memory = decode.devices * decode.accelerator.memory_bytes
+    usable = (memory * memory_share).named("usable_bytes")
+    reserved = (decode.devices * reserved_bytes).named("reserved_on_copy_bytes")
+    left = usable - decode.weights_bytes - reserved
+    return left.named("left_bytes", note="for the cache")
+
+
+def _by_memory(decode: Decode, left: Quantity, context: Number) -> Quantity:
+    return decode.sequences_that_fit(left, context).named("users_by_memory", "users")
+
+
+def _by_bandwidth(decode: Decode, rate: Number, context: Number) -> Quantity:
+    """Users whose caches and the weights can be read in the time of a token."""
+    limit = (one_token() / rate).named("token_s")
+    batch = fitting_batch(limit, decode.weights_s(), decode.sequence_read_s(context))
+    return batch.named("users_by_bandwidth", "users")
+
+
+def _by_compute(decode: Decode, rate: Number, context: Number) -> Quantity:
+    """Users whose tokens can be computed in the time of one."""
+    limit = (one_token() / rate).named("token_s")
+    seconds = decode.sequence_compute_s(context)
+    return fitting_batch(limit, 0 * limit, seconds).named("users_by_compute", "users")
+
+
+def _nodes(users: Number, fit: Quantity) -> Quantity:
+    """Nodes for so many users; unlimited where a node holds none."""
+    some = choose(fit > 0, fit, given(1, name="one_user"), why="a node holds any")
+    return choose(fit > 0, ceil(users / some), float("inf"), why="a node holds any")
+
+
+def _binds(copy: Quantity) -> str:
+    return f"{bound(copy)} binds"
+
+
+def _table(
+    decode: Decode, context: Number, memory_share: Number, reserved: Number
+) -> tuple[dict[str, Quantity | str], ...]:
+    """What memory holds in other precisions, and with the weights split further."""
+    here = (decode.dtype, decode.kv_dtype)
+    asked = [(kinds, decode.devices) for kinds in dict.fromkeys((here, *_PRECISIONS))]
+    asked += [(here, given(parts, "GPUs")) for parts in splits(decode.model, _SPLITS)]
+    rows: list[dict[str, Quantity | str]] = []
+    for (dtype, kv_dtype), devices in asked:
+        other = _but(decode, dtype, kv_dtype, devices)
+        if not _runs(other):
+            continue
+        left, one = _left(other, memory_share, reserved), other.sequence_bytes(context)
+        fit = _by_memory(other, left, context)
+        rows.append(
+            {
+                "weights": dtype,
+                "cache": kv_dtype,
+                "split": devices,
+                "of a user on a GPU": one / devices,
+                "users": fit,
+                "per GPU": (fit / devices).named("users_per_gpu", "users"),
+            }
+        )
+    return tuple(rows)
+
+
+def _but(decode: Decode, dtype: str, kv_dtype: str, devices: Number) -> Decode:
+    return Decode(
+        decode.model,
+        decode.accelerator,
+        devices,
+        dtype,
+        kv_dtype,
+        decode.attained,
+        decode.mfu,
+        decode.whole_cache,
+    )
+
+
+def _runs(decode: Decode) -> bool:
+    """Whether the device has arithmetic for the weights' type; the table leaves others out."""
+    try:
+        decode.accelerator.flop_per_s(decode.dtype)
+    except CatalogError:
+        return False
+    return True
+
+
+def _notes(decode: Decode, copy: Quantity) -> tuple[str, ...]:
+    notes = []
+    heads, model = int(decode.model.kv_heads.value), decode.model
+    if "kv_lora_rank" in model.attention and not decode.whole_cache:
+        notes.append(
+            "A latent cache serves all heads, so every device of the split keeps all of it; "
+            "attention=data spreads sequences instead, at the price of whole attention weights."
+        )
+    elif not decode.whole_cache:
+        notes.append(
+            f"Past {heads} KV heads more splitting takes nothing off the cache per user and "
+            "device: heads are replicated, and only the weights shrink."
+        )
+    if max(points(decode.accelerator.memory_bytes)) % 1e9:
+        notes.append(
+            "Sizing by hand takes 80e9 bytes a card or so; the driver reports other numbers, and "
+            "those are taken here. --set memory_bytes=80GB gives the usual answer."
+        )
+    if bound(copy) != "memory":
+        notes.append("Not memory but the rate each user wants binds: more memory would add none.")
+    return tuple(notes)

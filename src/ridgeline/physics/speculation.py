@@ -1,0 +1,59 @@
+"""Speculative decoding: tokens that a step keeps, and what guessing and checking cost.
+
+Costs are in units of one step of the target model at this batch.
+"""
+
+from ridgeline.physics.law import law
+from ridgeline.quantity import Number, largest
+
+
+@law
+def accepted_length(acceptance: Number, drafts: Number) -> Number:
+    """Tokens a step keeps when each guess in a row holds with this chance: (1-a^(k+1))/(1-a).
+
+    The target's own token is counted, so it is at least 1.
+
+    Source: Leviathan et al. 2023, Fast inference from transformers via speculative decoding.
+    """
+    return (1 - acceptance ** (drafts + 1)) / (1 - acceptance)
+
+
+@law
+def candidates_acceptance(acceptance: Number, candidates: Number) -> Number:
+    """Chance that one of the best few candidates is the target's token.
+
+    Each candidate catches the same share of what the better ones missed.
+
+    Source: Miao et al. 2024 (SpecInfer), Cai et al. 2024 (Medusa); a geometric rank is assumed.
+    """
+    return 1 - (1 - acceptance) ** candidates
+
+
+@law
+def critical_batch(
+    ridge_flop_per_byte: Number, value_bytes: Number, flop_per_value: Number = 2.0
+) -> Number:
+    """Tokens in a pass at which the arithmetic takes as long as reading the weights.
+
+    Source: roofline model, Williams et al. 2009; a multiply and an add for each weight read.
+    """
+    return ridge_flop_per_byte * value_bytes / flop_per_value
+
+
+@law
+def free_batch(critical: Number, checked: Number) -> Number:
+    """Sequences a step can hold while checking so many tokens each costs nothing.
+
+    Source: roofline model, Williams et al. 2009.
+    """
+    return critical / checked
+
+
+@law
+def check_cost(batch: Number, checked: Number, critical: Number) -> Number:
+    """A step that checks several tokens a sequence, against one that does not: 1 while free.
+
+    Source: roofline model, Williams et al. 2009.
+    """
+    plain = largest(memory=1.0, compute=batch / critical)
+    return largest(memory=1.0, compute=batch * checked / critical) / plain

@@ -1,0 +1,56 @@
+"""What a trained token costs, and when a generated one costs less."""
+
+from ridgeline.catalog.accelerators import Accelerator
+from ridgeline.catalog.models import Model
+from ridgeline.physics.money import (
+    decode_tokens_per_s,
+    training_usd_per_token,
+    usd_per_token,
+)
+from ridgeline.physics.training import training_flop_per_token, training_tokens_per_s
+from ridgeline.quantity import Number
+from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
+
+
+@topic("training-cost", subject="cost")
+def training_cost(
+    model: Model = a_model("llama-3.1-70b"),
+    accelerator: Accelerator = an_accelerator("h100-sxm"),
+    tokens: Number = amount("15T", "tokens", "Tokens of the run.", least="1"),
+    price: Number = amount("2.50 USD/h", "USD/h", "Price of a device.", least="0.01 USD/h"),
+    mfu: Number = amount("0.4", "", "Share of the peak that training reaches.", most="1"),
+    dtype: str = choice("bf16", ("bf16", "fp8"), "Type of the matrix products."),
+    gpus: Number = count(8192, "Devices of the run.", noun="GPUs"),
+    node_gpus: Number = count(8, "Devices of a serving node.", noun="GPUs"),
+    batch: Number = count(64, "Sequences that a serving node decodes at once.", noun="sequences"),
+    decode_step_s: Number = amount("25ms", "ms", "One decode step of that node.", least="0.1ms"),
+) -> Answer:
+    """Cost of a trained token and of a run, beside that of a generated token."""
+    flop = training_flop_per_token(model.active_params)
+    peak = accelerator.flop_per_s(dtype)
+    trained = training_usd_per_token(flop, price, peak, mfu).named("training_cost", "USD/Mtokens")
+    node = (price * node_gpus).named("node_price", "USD/h")
+    decoded = decode_tokens_per_s(batch, decode_step_s).named("node_tokens_per_s")
+    made = usd_per_token(node, decoded).named("decode_cost", "USD/Mtokens")
+    even = (node / trained).named("even_tokens_per_s")
+    rate = training_tokens_per_s(gpus, peak, mfu, flop)
+    read = (trained / 3).named("prefill_cost", "USD/Mtokens", note="2N a token at the same MFU")
+    return Answer(
+        "a trained token costs {training_cost}, {tokens} of them {run_cost}; a generated one "
+        "{decode_cost}, and less than a trained one above {even_tokens_per_s} a node",
+        {
+            "training_cost": trained,
+            "run_cost": (trained * tokens).named("run_cost", "USD"),
+            "decode_cost": made,
+            "training_over_decode": (trained / made).named("training_over_decode", "x"),
+            "even_tokens_per_s": even,
+            "prefill_cost": read,
+            "gpu_time_s": (tokens / rate * gpus).named("gpu_time_s", "h", note="GPU-hours"),
+            "run_s": (tokens / rate).named("run_s", "days"),
+        },
+        notes=(
+            "training is cheaper a token only while decoding is memory-bound: a node that decodes "
+            "fast enough, with a large batch, makes tokens for less",
+            "reading a prompt costs a third of training on it at the same MFU",
+        ),
+    )

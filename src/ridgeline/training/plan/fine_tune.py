@@ -1,0 +1,87 @@
+"""Fine-tuning all weights or adapters: state, devices, and the activations that both pay."""
+
+from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
+from ridgeline.catalog.models import Model
+from ridgeline.physics.training import training_state_bytes
+from ridgeline.quantity import Number, Provenance, Quantity, ceil, given
+from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
+from ridgeline.training.plan.activations import RECOMPUTE, block_of, kept_bytes_per_token
+from ridgeline.training.plan.adapters import TARGETS, adapter_params
+
+#: State of one trained parameter, bytes: weight, gradient, and what the optimizer keeps.
+OPTIMIZERS = {"adam": 16.0, "adam-8bit": 10.0, "adam-bf16": 8.0, "sgd-momentum": 12.0}
+_TOLD = {
+    "adam": "2 + 2, and 32-bit master, momentum and variance",
+    "adam-8bit": "2 + 2, a 32-bit master and two 8-bit moments",
+    "adam-bf16": "2 + 2, and two 16-bit moments, no master copy",
+    "sgd-momentum": "2 + 2, a 32-bit master and momentum",
+}
+
+
+def state_of(params: Quantity, optimizer: str, name: str) -> Quantity:
+    """Bytes of training so many parameters with that optimizer."""
+    each = given(
+        OPTIMIZERS[optimizer],
+        "B",
+        name=f"{optimizer}_bytes",
+        provenance=Provenance.DEFINED,
+        source=_TOLD[optimizer],
+    )
+    return training_state_bytes(params, each).named(name)
+
+
+@topic("fine-tune-memory", subject="training")
+def fine_tune_memory(
+    model: Model = a_model("llama-3.1-70b"),
+    accelerator: Accelerator = an_accelerator("h100-sxm"),
+    rank: Number = count(16, "Rank of the adapters."),
+    targets: str = choice("all-linear", TARGETS, "Matrices that get an adapter."),
+    optimizer: str = choice("adam", tuple(OPTIMIZERS), "Optimizer of what is trained."),
+    base_dtype: str = choice(
+        "bf16", ("bf16", "fp8"), "Type of the frozen weights beside adapters."
+    ),
+    sequence_tokens: Number = amount("4k", "tokens", "Tokens of a sequence.", least="1"),
+    micro_batch: Number = count(1, "Sequences that pass at once.", noun="sequences"),
+    recompute: str = choice("full", tuple(RECOMPUTE), "What the backward computes again."),
+) -> Answer:
+    """Full fine-tuning against LoRA: state, devices, and the activations both pay.
+
+    Devices are counted for state alone, as the usual figures are, and with activations.
+    """
+    full = state_of(model.params, optimizer, "full_state_bytes")
+    trained = adapter_params(model, rank, targets)
+    frozen = (model.params * dtype_bytes(base_dtype)).named("frozen_bytes")
+    adapter = state_of(trained, optimizer, "adapter_state_bytes")
+    lora = (frozen + adapter).named("lora_bytes")
+    one = model.layers / model.layers
+    line = kept_bytes_per_token(
+        block_of(model), "swiglu", RECOMPUTE[recompute], tensor_parallel=one, sequence_parallel=one
+    )
+    both = (line * sequence_tokens * micro_batch * model.layers).named("activation_bytes")
+    card = accelerator.memory_bytes
+    return Answer(
+        "all weights of {model}: {full_state_bytes}, {full_gpus}; rank {rank} beside them: "
+        "{frozen_bytes} frozen and {adapter_state_bytes} trained, {lora_gpus}",
+        {
+            "full_state_bytes": full,
+            "full_gpus": ceil(full / card).named("full_gpus", "GPUs"),
+            "frozen_bytes": frozen,
+            "adapter_state_bytes": adapter,
+            "lora_bytes": lora,
+            "lora_gpus": ceil(lora / card).named("lora_gpus", "GPUs"),
+            "adapter_params": trained,
+            "activation_bytes": both,
+            "full_gpus_with_activations": ceil((full + both) / card).named(
+                "full_gpus_with_activations", "GPUs"
+            ),
+            "lora_gpus_with_activations": ceil((lora + both) / card).named(
+                "lora_gpus_with_activations", "GPUs"
+            ),
+            "saved": (full / lora).named("saved", "x"),
+        },
+        notes=(
+            "adapters do not save activations: gradients still flow through every layer",
+            "adapters save 14 of 16 bytes a parameter, not the weights: those stay whole unless "
+            "they are quantized (`qlora-memory`)",
+        ),
+    )

@@ -1,0 +1,165 @@
+"""Calibration: runs in, a catalog's row out, and plans that use it."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ridgeline.catalog.own_file import add_row
+from ridgeline.catalog.rows import overlay
+from ridgeline.catalog.step_times import KEY as STEP_KEY
+from ridgeline.catalog.step_times import step_coefficients
+from ridgeline.errors import CatalogError, SpecError
+from ridgeline.physics.step_time import NAMES
+from ridgeline.platform.plan import topics
+from ridgeline.serving.plan.calibrate import Run, fit_all, prediction, prior_of, read_runs
+from ridgeline.topics import ask
+
+topics()
+KEY = ("bf16", "1.0", "llama-3.1-8b", "h100-sxm", "vllm")
+HEAD = "model,accelerator,engine,tensor_parallel,concurrency,input_tokens,output_tokens,tpot_ms"
+ROW = "llama-3.1-8b,h100-sxm,vllm,1,16,1000,200,9.5"
+
+
+def runs(values: np.ndarray | None = None, count: int = 12) -> list[Run]:
+    """A sweep of concurrency and lengths, timed by the model itself with these coefficients."""
+    shapes = [
+        (c, s) for s in (128.0, 1024.0, 8192.0) for c in (1.0, 4.0, 16.0, 64.0, 128.0, 256.0)
+    ][:count]
+    bare = [Run(KEY, "bf16", 1, c, s, 256.0, 1.0) for c, s in shapes]
+    if values is None:
+        return bare
+    times = prediction(bare)(values)
+    return [
+        Run(KEY, "bf16", 1, run.concurrency, run.input_tokens, 256.0, float(s))
+        for run, s in zip(bare, times, strict=True)
+    ]
+
+
+def test_the_prior_is_the_default_for_dense_models_of_that_engine():
+    fitted = step_coefficients("dense", engine="vllm").coefficients
+    assert list(prior_of(KEY)) == [getattr(fitted, name).value for name in NAMES]
+
+
+def test_a_machine_that_is_slower_by_a_third_is_found_to_be():
+    slower = prior_of(KEY) * np.array([0.75, 0.75, 0.75, 1.33, 1.33, 1.33, 1.33])
+    (done,) = fit_all(runs(slower, 18))
+    assert np.median(done.before) > 0.2
+    assert np.median(done.after) < 0.02
+
+
+def test_eight_noisy_points_bring_the_error_of_the_others_down():
+    chance = np.random.default_rng(3)
+    truth = prior_of(KEY) * np.exp(chance.normal(0, 0.35, len(NAMES)))
+    every = runs(truth, 18)
+    order = chance.permutation(len(every))
+    noisy = [
+        Run(*_fields(every[i])[:-1], every[i].tpot_s * float(np.exp(chance.normal(0, 0.05))))
+        for i in order[:8]
+    ]
+    rest = [every[i] for i in order[8:]]
+    (done,) = fit_all(noisy)
+    measured = np.array([run.tpot_s for run in rest])
+
+    def error(values: np.ndarray) -> float:
+        return float(np.median(np.abs(prediction(rest)(values) / measured - 1)))
+
+    assert error(done.fitted.values) < 0.6 * error(prior_of(KEY))
+
+
+def _fields(run: Run) -> list:
+    return [getattr(run, name) for name in run.__slots__]
+
+
+def test_a_fit_becomes_a_row_that_plans_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (done,) = fit_all(runs(prior_of(KEY) * np.array([0.5, 1, 1, 1, 1, 1, 1])))
+    asked = {"model": "llama-3.1-8b", "tensor_parallel": "1", "dtype": "bf16", "engine": "vllm"}
+    before = ask("step-time", asked).answer.values["decode_step_s"].value
+    file = tmp_path / "mine.yaml"
+    row = done.row("a test") | {"version": "*"}
+    add_row(file, "step_times", row)
+    monkeypatch.setenv("RIDGELINE_CATALOG", str(file))
+    after = ask("step-time", asked).answer
+    assert after.values["decode_step_s"].value > 1.3 * before
+    assert row["id"] in after.notes[0]
+
+
+def test_the_most_specific_row_is_taken():
+    (done,) = fit_all(runs())
+    mine = done.row("a test")
+    with overlay({"step_times": [mine]}):
+        exact = {"model": KEY[2], "accelerator": KEY[3], "engine": KEY[4], "dtype": KEY[0]}
+        assert step_coefficients("dense", version="1.0", **exact).id == mine["id"]
+        assert step_coefficients("dense", version="2.0", **exact).id != mine["id"]
+        assert step_coefficients("moe", engine="vllm").id != mine["id"]
+
+
+def test_rows_of_a_file_are_replaced_by_id_and_the_rest_stays(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    add_row(file, "models", {"id": "a", "layers": 1})
+    add_row(file, "step_times", {"id": "b"})
+    add_row(file, "models", {"id": "a", "layers": 2})
+    assert file.read_text() == "models:\n- id: a\n  layers: 2\nstep_times:\n- id: b\n"
+
+
+def test_a_file_that_is_no_catalog_is_left_as_it_is(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("- 1\n")
+    with pytest.raises(CatalogError, match="not a mapping"):
+        add_row(file, "models", {"id": "a"})
+    assert file.read_text() == "- 1\n"
+
+
+def test_runs_are_read_with_their_units(tmp_path: Path):
+    file = tmp_path / "runs.csv"
+    file.write_text(f"{HEAD}\n{ROW}\n")
+    (run,) = read_runs(file)
+    assert run.tpot_s == pytest.approx(0.0095)
+    assert run.key == ("bf16", "*", "llama-3.1-8b", "h100-sxm", "vllm")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no runs"),
+        (f"{HEAD}\n", "no runs"),
+        (f"{HEAD[:-8]}\n{ROW}\n", "no column tpot_ms"),
+        (f"{HEAD}\n{ROW.replace('9.5', 'fast')}\n", "tpot_ms is 'fast'"),
+        (f"{HEAD}\n{ROW.replace('9.5', '-1')}\n", "tpot_ms is '-1'"),
+        (f"{HEAD}\n{ROW.replace('16', 'nan')}\n", "concurrency is 'nan'"),
+        (f"{HEAD}\n{ROW.replace('vllm', '')}\n", "engine is empty"),
+        (f"{HEAD}\n{ROW.replace('8b', '9b')}\n", "not in the catalog"),
+    ],
+)
+def test_a_bad_file_is_refused_with_line_and_field(tmp_path: Path, text: str, told: str):
+    file = tmp_path / "runs.csv"
+    file.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        read_runs(file)
+    assert told in caught.value.problem
+    assert caught.value.remedy
+    if text.count("\n") > 1 and "column" not in told:
+        assert "line 2" in caught.value.where
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path):
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_runs(tmp_path / "none.csv")
+
+
+def test_the_file_written_is_a_csv_a_person_can_make(tmp_path: Path):
+    file = tmp_path / "runs.csv"
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow([*HEAD.split(","), "version", "dtype", "kv_dtype"])
+        writer.writerow([*ROW.split(","), "0.19", "fp8", "fp8"])
+    assert read_runs(file)[0].key[:2] == ("fp8", "0.19")
+
+
+def test_a_row_with_a_coefficient_too_few_or_unknown_is_refused():
+    (done,) = fit_all(runs())
+    for change in ({"coefficients": {"memory_share": {"value": 1}}}, {"colour": "red"}):
+        row = done.row("a test") | change
+        with pytest.raises(CatalogError), overlay({"step_times": [row]}):
+            step_coefficients("dense", **dict(zip(STEP_KEY, KEY, strict=True)))

@@ -1,0 +1,69 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from ridgeline.errors import MissingExtraError, SpecError
+from ridgeline.working import pictures
+from ridgeline.working.pictures import check_place
+from ridgeline.working.sensitivity import sensitivity
+from ridgeline.working.sweep import sweep
+from ridgeline.working.sweep_picture import draw_sweep
+from ridgeline.working.tornado_picture import draw_sensitivity
+
+
+def words(path: Path) -> str:
+    return " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text()))
+
+
+def test_a_curve_names_its_axes_with_units_its_knee_and_what_binds(pump, tmp_path):
+    path = tmp_path / "curve.svg"
+    draw_sweep(sweep(pump, "batch=1:16:1"), path)
+    text = words(path)
+    assert "batch, steps" in text
+    assert "total, s" in text
+    assert "knee: 8 steps" in text
+    assert "moving" in text
+    assert "computing" in text
+
+
+def test_words_are_bars_with_their_values(pump, tmp_path):
+    path = tmp_path / "bars.svg"
+    draw_sweep(sweep(pump, "mode=fast,slow,broken"), path)
+    assert "refused: it is broken" in words(path)
+    assert "8 s" in words(path)
+
+
+def test_a_tornado_names_inputs_and_both_ends(pump, tmp_path):
+    path = tmp_path / "tornado.svg"
+    draw_sensitivity(sensitivity(pump), path)
+    text = words(path)
+    assert "rate_bytes_per_s" in text
+    assert "3.6 GB" in text
+    assert "4.4 GB" in text
+
+
+def test_the_same_picture_is_the_same_file(pump, tmp_path):
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+    for path in (one, other):
+        draw_sweep(sweep(pump, "size=1GB:64GB"), path)
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_png_is_drawn_too(pump, tmp_path):
+    draw_sweep(sweep(pump, "size=1GB:64GB"), tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a", "a.jpg", "nowhere/a.svg"])
+def test_another_kind_of_file_is_refused_before_the_work(tmp_path, name):
+    with pytest.raises(SpecError) as caught:
+        check_place(tmp_path / name)
+    assert caught.value.remedy
+
+
+def test_without_matplotlib_the_command_that_installs_it_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError) as caught:
+        check_place(tmp_path / "a.svg")
+    assert caught.value.remedy == "pip install 'ridgeline[bench]'"
