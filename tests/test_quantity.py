@@ -208,6 +208,10 @@ def test_setting_refuses_another_dimension():
         (2, "1/token", "2/token", ""),
         (0.0123, "s", "12.3 ms", ""),
         (math.inf, "users", "unlimited users", ""),
+        (math.inf, "s", "unlimited", ""),
+        (1, "days", "1 day", ""),
+        (270, "day", "270 days", ""),
+        (2, "years", "2 years", ""),
     ],
 )
 def test_a_number_is_shown_with_its_unit_and_bytes_exactly_where_they_were_rounded(
@@ -215,3 +219,12 @@ def test_a_number_is_shown_with_its_unit_and_bytes_exactly_where_they_were_round
 ):
     assert show(given(number, unit)) == shown
     assert exact(given(number, unit)) == told
+
+
+@pytest.mark.parametrize(
+    "action", [lambda x: log(x - x), lambda x: sqrt(-x), lambda x: exp(x * 1e4)]
+)
+def test_what_has_no_value_is_refused_and_not_a_crash(action):
+    with pytest.raises(UnitError, match="cannot take") as caught:
+        action(given(3.0, ""))
+    assert caught.value.remedy

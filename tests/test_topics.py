@@ -172,6 +172,20 @@ def test_an_error_of_a_topic_says_at_least_which_topic():
         del TOPICS["rude"]
 
 
+def test_a_number_out_of_all_range_is_bad_input_and_not_a_crash():
+    @topic("huge", subject="test")
+    def huge(size: Number = amount("2", "", "Size.")) -> Answer:
+        """Grows."""
+        return Answer("{size}", {"size": size**1e6})
+
+    try:
+        with pytest.raises(SpecError, match="out of all range") as caught:
+            ask("huge")
+        assert caught.value.where == "huge"
+    finally:
+        del TOPICS["huge"]
+
+
 def test_an_unknown_topic_names_the_nearest():
     with pytest.raises(SpecError, match="no topic") as caught:
         find_topic("shopp")
@@ -199,3 +213,18 @@ def test_alike_names_differ_by_their_unit_only():
 def test_two_topics_cannot_have_one_name():
     with pytest.raises(AssertionError, match="two topics"):
         topic("shop", subject="test")(lambda: None)
+
+
+def test_a_price_that_no_list_has_can_be_set():
+    @topic("till", subject="test")
+    def till(accelerator: Accelerator = an_accelerator("h100-pcie")) -> Answer:
+        """What an hour costs."""
+        return Answer("{price}", {"price": accelerator.price_usd_per_s})
+
+    try:
+        with pytest.raises(CatalogError, match="no on-demand price"):
+            ask("till")
+        set_price = ask("till", {}, {"price_usd_per_s": "2.5 USD/h"})
+        assert set_price.answer.values["price"].to("USD/h") == pytest.approx(2.5)
+    finally:
+        del TOPICS["till"]

@@ -389,7 +389,12 @@ def _elementwise(name: str, number: Number) -> Number:
 
 def _apply(name: str, value: Any) -> Any:
     if isinstance(value, int | float):
-        return float(getattr(math, name)(value))
+        try:
+            return float(getattr(math, name)(value))
+        except (ValueError, OverflowError):
+            raise UnitError(
+                f"cannot take {name} of {value:g}", remedy="numbers nearer to the defaults"
+            ) from None
     import numpy as np
 
     return getattr(np, name)(value)

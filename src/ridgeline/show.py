@@ -91,7 +91,8 @@ def unit_for(quantity: Shown) -> Unit:
     value = quantity.value
     size = float(abs(value).max()) if getattr(value, "ndim", 0) > 0 else abs(float(value))
     if size == 0 or not math.isfinite(size):
-        return parse_unit(base_symbol(quantity.unit.dimension))
+        base = parse_unit(base_symbol(quantity.unit.dimension))
+        return scales[0] if len(scales) == 1 else base
     return next((unit for unit in scales if size >= unit.factor * (1 - 1e-12)), scales[-1])
 
 
@@ -112,12 +113,19 @@ def number(value: Any, digits: int = 4) -> str:
     return written.rstrip("0").rstrip(".") if places else written
 
 
-_PLURALS = {"tokens"} | {noun for noun in NOUNS if noun[-1:] == "s" and noun[:-1] in NOUNS}
+_CALENDAR = ("day", "week", "month", "year")
+_PLURALS = {"tokens", "days", "years"} | {
+    noun for noun in NOUNS if noun[-1:] == "s" and noun[:-1] in NOUNS
+}
 
 
 def _joined(written: str, symbol: str) -> str:
     if symbol == "%":
         return f"{written} %"
+    if written in ("unlimited", "undefined") and symbol not in NOUNS:
+        return written
+    if symbol in _CALENDAR and written != "1":
+        return f"{written} {symbol}s"
     if written == "1" and symbol in _PLURALS:
         return f"1 {symbol[:-1]}"
     if symbol.startswith("1/"):

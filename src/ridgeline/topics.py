@@ -312,6 +312,12 @@ def _answered(asked: Topic, inputs: dict[str, Any]) -> Answer:
     except RidgelineError as error:
         error.where = error.where or asked.name
         raise
+    except ArithmeticError as error:
+        raise SpecError(
+            f"a number is out of all range ({error})",
+            where=asked.name,
+            remedy="numbers nearer to the defaults",
+        ) from error
 
 
 def _meant(key: str, asked: Asked) -> str:

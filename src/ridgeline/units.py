@@ -78,7 +78,7 @@ GPU GPUs chip chips node nodes user users layer layers param params head heads e
 experts request requests replica replicas switch switches port ports cable cables endpoint
 endpoints leaf leaves spine spines host hosts session sessions pod pods rack racks CDU
 CDUs core cores sequence sequences block blocks step steps image images query queries
-adapter adapters rank ranks hop hops x share cycles launches collectives kernels values
+adapter adapters rank ranks hop hops x share cycles launches collectives kernels tile tiles values
 stages jobs spares task tasks test tests fault faults
 """
 #: Words that print beside a count and have no dimension.

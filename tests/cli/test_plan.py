@@ -110,6 +110,8 @@ def test_option_and_set_say_the_same():
         ([*USERS, "--sweep", "gpus=1:2", "--sweep", "users=1:2"], "--sweep"),
         ([*USERS, "--value", "nodes"], "--value"),
         ([*USERS, "--sensitivity", "--value", "nothing"], "--value"),
+        ([*USERS, "--versus", "nodes"], "--versus"),
+        ([*USERS, "--slo", "nodes=3"], "--slo"),
         ([*USERS, "--plot", "a.svg"], "--plot"),
         ([*USERS, "--sensitivity", "--plot", "a.pdf"], "--plot"),
         ([*USERS, "--json", "--markdown"], "--markdown"),

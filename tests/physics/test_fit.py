@@ -18,8 +18,8 @@ def line(values: np.ndarray) -> np.ndarray:
 @given(st.floats(0.5, 20), st.floats(0.05, 5))
 def test_noiseless_points_give_back_their_coefficients(a: float, b: float):
     truth = np.array([a, b])
-    found = fit(line, line(truth), np.array([3.0, 0.5]), prior_sd=5.0)
-    assert found.values == pytest.approx(truth, rel=0.02)
+    found = fit(line, line(truth), np.array([3.0, 0.5]), prior_sd=5.0, noise_sd=0.005)
+    assert found.values == pytest.approx(truth, rel=0.01)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says():

@@ -44,7 +44,7 @@ def points(one: Law) -> list[dict[str, float]]:
 def answers(one: Law, point: dict[str, float]) -> bool:
     try:
         result = one.function(**point, **one.constants)
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, ValueError, UnitError):
         return False
     return isinstance(result, float | int) and math.isfinite(result)
 

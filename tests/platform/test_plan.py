@@ -29,7 +29,10 @@ from ridgeline.working.why import why
 NAMES = sorted(topics())
 PARAMETERS = [(name, one) for name in NAMES for one in TOPICS[name].parameters.values()]
 NUMBERS = [(name, one) for name, one in PARAMETERS if one.is_number]
-RESERVED = {"set", "why", "sweep", "sensitivity", "value", "plot", "json", "markdown", "help"}
+RESERVED = {"set", "why", "sweep", "sensitivity", "value", "versus", "slo", "plot", "json"} | {
+    "markdown",
+    "help",
+}
 FACTORS = (1.1, 0.9, 1.5, 2, 0.5, 4, 0.25, 16, 1 / 16, 100, 0.01, 1000)
 
 
@@ -77,7 +80,7 @@ def test_a_topic_is_documented(name):
 
 
 def is_told(step: Quantity) -> bool:
-    """Whether an input says where it is from; what stands for nothing or for one needs no source."""
+    """Whether an input says where it is from; nothing and one need no source."""
     if step.provenance is Provenance.DEFINED or step.value in (0, 1):
         return True
     return bool(step.name and step.source) and step.provenance is not Provenance.COMPUTED
@@ -219,6 +222,13 @@ def test_nonsense_is_refused_with_where_and_remedy(name, data):
         )
     )
     assert_answered_or_refused(name, {parameter.name: written})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_far_out_of_range_is_answered_or_refused_and_soon(name):
+    for parameter in TOPICS[name].parameters.values():
+        for size in ("0", "1e-300", "1e300", "9" * 40) if parameter.is_number else ():
+            assert_answered_or_refused(name, {parameter.name: f"{size} {parameter.unit}".strip()})
 
 
 @pytest.mark.parametrize(("name", "parameter"), NUMBERS, ids=_id)

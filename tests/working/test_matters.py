@@ -31,7 +31,7 @@ def test_what_nothing_looks_at_is_told(pump):
 
 def test_what_would_matter_farther_off_is_told_with_where(pump):
     text = told(pump, {"batch": "6"})
-    assert text == "batch was given and does not matter here: it would from 12 steps on."
+    assert text == "batch was given and does not matter here: it would at 12 steps."
 
 
 def test_what_is_on_a_branch_that_does_not_bind_is_told_with_both_branches(pump):

@@ -4,8 +4,12 @@ from pathlib import Path
 import pytest
 
 from ridgeline.errors import MissingExtraError, SpecError
+from ridgeline.platform.plan import topics
+from ridgeline.show import show
+from ridgeline.topics import ask
 from ridgeline.working import pictures
 from ridgeline.working.pictures import check_place
+from ridgeline.working.roofline_picture import draw_roofline
 from ridgeline.working.sensitivity import sensitivity
 from ridgeline.working.sweep import sweep
 from ridgeline.working.sweep_picture import draw_sweep
@@ -25,6 +29,36 @@ def test_a_curve_names_its_axes_with_units_its_knee_and_what_binds(pump, tmp_pat
     assert "knee: 8 steps" in text
     assert "moving" in text
     assert "computing" in text
+
+
+def test_a_trade_names_its_points_the_knee_and_the_objective(pump, tmp_path):
+    path = tmp_path / "trade.svg"
+    found = sweep(pump, "batch=1:64:1", value="total", versus="used", slo="total=20s")
+    draw_sweep(found, path)
+    text = words(path)
+    assert "objective: 20 s" in text
+    assert "within the objective up to" in text
+    assert "40 steps" in text
+    assert "used, s" in text
+
+
+def test_a_roofline_has_both_rates_the_ridge_and_the_workload(tmp_path):
+    topics()
+    path = tmp_path / "roof.svg"
+    asked = ask("phase-rooflines")
+    draw_roofline(asked, path)
+    text = words(path)
+    for name in ("decode_flop_per_byte", "prefill_flop_per_byte", "ridge_flop_per_byte"):
+        assert show(asked.answer.values[name]) in text
+    assert "memory binds" in text
+    assert "TB/s" in text
+    assert "TFLOP/s" in text
+
+
+def test_an_answer_without_a_roofline_says_what_can_be_drawn(pump, tmp_path):
+    with pytest.raises(SpecError) as caught:
+        draw_roofline(ask(pump), tmp_path / "roof.svg")
+    assert "--sweep" in caught.value.remedy
 
 
 def test_words_are_bars_with_their_values(pump, tmp_path):

@@ -145,7 +145,8 @@ def test_what_to_ask_next_are_options_that_work_on_this_answer(pump):
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [(2048, "tokens", "2k"), (1000, "tokens", "1000"), (4e9, "GB", "4GB"), (0.25, "", "0.25"),
+    [(2048, "tokens", "2k"), (1000, "tokens", "1000"),
+     (3.75e12, "tokens", "3.75T"), (4e9, "GB", "4GB"), (0.25, "", "0.25"),
      (0.5, "%", "50%"), (50e9, "Gb/s", "400Gb/s")],
 )  # fmt: skip
 def test_a_number_is_suggested_as_a_person_types_it(value, unit, text):

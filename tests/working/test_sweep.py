@@ -60,6 +60,48 @@ def test_another_value_can_be_looked_at(pump):
         sweep(pump, "share=0.1:0.9", value="nothing")
 
 
+def test_an_objective_is_kept_up_to_the_last_point_before_it_is_broken(pump):
+    found = sweep(pump, "batch=1:64:1", slo="total=20s")
+    assert found.points[found.slo.last] == 40
+    assert "total_s is at most 20 s up to 40 steps." in plain(sweep_lines(found))
+    assert sweep_data(found)["slo"] == {
+        "value": "total_s",
+        "most": {"value": 20, "base_unit": "s", "unit": "s", "text": "20 s"},
+        "last": 39,
+    }
+
+
+@pytest.mark.parametrize(
+    ("slo", "told"),
+    [("total=1s", "at no point before one that breaks it"), ("total=1h", "at every point")],
+)
+def test_an_objective_that_cuts_nothing_or_all_says_so(pump, slo, told):
+    assert told in plain(sweep_lines(sweep(pump, "batch=1:64:1", slo=slo)))
+
+
+def test_a_trade_has_the_knee_of_the_trade(pump):
+    found = sweep(pump, "size=1GB:64GB", {"batch": "20"}, value="total", versus="used")
+    assert found.versus == "used"
+    assert "total_s over used:" in plain(sweep_lines(found))
+    assert found.knee.reason == "it is close to a straight line"
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"versus": "nothing"}, "--versus"),
+        ({"slo": "total"}, "--slo"),
+        ({"slo": "nothing=3s"}, "--slo"),
+        ({"slo": "total=3GB"}, "--slo"),
+    ],
+)
+def test_what_a_sweep_cannot_look_at_is_refused(pump, options, where):
+    with pytest.raises((SpecError, UnitError)) as caught:
+        sweep(pump, "batch=1:64:1", **options)
+    assert caught.value.where == where
+    assert caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("written", "problem"),
     [

@@ -3,6 +3,7 @@
 Every property is a `Quantity` called `id.field`, so that `--set field=…` reaches it.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,11 +143,7 @@ class Accelerator:
             if one["kind"].startswith("on_demand") and isinstance(one["usd_per_hour"], int | float)
         ]
         if not listed:
-            raise CatalogError(
-                f"no on-demand price is known for {self.name}",
-                where="price",
-                remedy="--set price_usd_per_s=2.50USD/h",
-            )
+            return self._price_to_be_set()
         prices = sorted(one["usd_per_hour"] for one in listed)
         middle = len(prices) // 2
         median = prices[middle] if len(prices) % 2 else (prices[middle - 1] + prices[middle]) / 2
@@ -161,6 +158,17 @@ class Accelerator:
             note=f"median of {len(prices)} on-demand prices of {when}",
             interval=(prices[0], prices[-1]),
         )
+
+    def _price_to_be_set(self) -> Quantity:
+        """What `--set` says, where no price is listed; CatalogError where it says nothing."""
+        told = given(math.nan, "USD/h", name=f"{self.id}.price_usd_per_s")
+        if math.isnan(told.value):
+            raise CatalogError(
+                f"no on-demand price is known for {self.name}",
+                where="price",
+                remedy="--set price_usd_per_s=2.50USD/h",
+            )
+        return told.but(note="no on-demand price is known")
 
     def _seller(self, price: dict[str, Any]) -> str:
         mine = origin_of(self.data, "prices_usd_per_accelerator_hour")

@@ -16,12 +16,13 @@ from ridgeline.working.following import following
 from ridgeline.working.lines import Line, plain, styled
 from ridgeline.working.markdown import markdown
 from ridgeline.working.sensitivity import Sensitivity, sensitivity
-from ridgeline.working.text import answer_lines, listing
+from ridgeline.working.text import answer_lines, headline, listing
 from ridgeline.working.tornado_text import sensitivity_lines
 from ridgeline.working.why import found as steps_called
 from ridgeline.working.why import why as derivation
 
 _WIDTH, _WIDE = 80, 100
+_TREES = 3
 _SPECS = (".yaml", ".yml")
 
 
@@ -90,7 +91,7 @@ def _command(topic: Topic) -> click.Command:
             ["--value"], metavar="NAME", help="Which value a sweep or --sensitivity looks at."
         ),
         click.Option(
-            ["--against"], metavar="NAME", help="A value that the sweep's is traded against."
+            ["--versus"], metavar="NAME", help="A value that the sweep's is traded against."
         ),
         click.Option(
             ["--slo"], metavar="NAME=VALUE", help="What a value may be at most in the sweep."
@@ -144,7 +145,7 @@ def _run(topic: Topic, raw: dict[str, Any]) -> None:
             given,
             settings,
             value=raw["value"] or "",
-            against=raw["against"] or "",
+            versus=raw["versus"] or "",
             slo=raw["slo"] or "",
         )
         asked = swept.asked
@@ -180,7 +181,7 @@ def _check(raw: dict[str, Any]) -> None:
         raise SpecError("one input at a time", where="--sweep", remedy="--set fixes the others")
     if raw["as_json"] and raw["as_markdown"]:
         raise SpecError("JSON or Markdown, not both", where="--markdown", remedy="one of them")
-    for name in ("value", "against", "slo"):
+    for name in ("value", "versus", "slo"):
         if raw[name] and not (raw["sweeps"] or (working and name == "value")):
             raise SpecError("says what a sweep looks at", where=f"--{name}", remedy="--sweep")
     if raw["plot"]:
@@ -232,10 +233,12 @@ def _show(asked: Asked, swept: Any, tornado: Sensitivity | None, raw: dict[str, 
         click.echo(markdown(asked, parts))
         return
     trees = _trees(asked, raw["why"])
-    is_alone = not parts and not trees
-    lines = answer_lines(asked, wide, following=following(asked) if is_alone else "")
-    if parts:
-        lines = []
+    if raw["why"]:
+        lines: list[Line] = []
+    elif trees:
+        lines = headline(asked, wide)
+    else:
+        lines = [] if parts else answer_lines(asked, wide, following=following(asked))
     for part in [*parts.values(), *trees]:
         lines += [[], *part] if lines else part
     if raw["plot"]:
@@ -247,10 +250,12 @@ def _trees(asked: Asked, named: str | None) -> list[list[Line]]:
     if named is None:
         return []
     name = named or next(iter(asked.answer.values))
-    steps = (
-        [asked.answer.values[name]] if name in asked.answer.values else steps_called(asked, name)
-    )
-    return [derivation(step, name if len(steps) == 1 else "", _width(_WIDE)) for step in steps]
+    steps = steps_called(asked, name)
+    wide = _width(_WIDE)
+    trees = [derivation(step, name if len(steps) == 1 else "", wide) for step in steps[:_TREES]]
+    if len(steps) > _TREES:
+        trees.append([[(f"{len(steps) - _TREES} more steps of this name; --json has them", "dim")]])
+    return trees
 
 
 def _width(usual: int) -> int:

@@ -17,21 +17,16 @@ def low_rank_params(rank: Number, inputs: Number, outputs: Number) -> Number:
 
 
 @law
-def query_adapter_params(rank: Number, hidden: Number, heads: Number, head_dim: Number) -> Number:
-    """Adapter of one layer's query projection, and of its output projection, which is as large.
+def projection_adapter_params(
+    rank: Number, hidden: Number, heads: Number, head_dim: Number
+) -> Number:
+    """Adapter of one projection of attention.
+
+    Queries and the output have all heads, keys and values the KV heads.
 
     Source: Hu et al. 2021 (LoRA).
     """
     return low_rank_params(rank, hidden, heads * head_dim)
-
-
-@law
-def key_adapter_params(rank: Number, hidden: Number, kv_heads: Number, head_dim: Number) -> Number:
-    """Adapter of one layer's key projection, and of its value projection, which is as large.
-
-    Source: Hu et al. 2021 (LoRA).
-    """
-    return low_rank_params(rank, hidden, kv_heads * head_dim)
 
 
 @law

@@ -21,7 +21,7 @@ def gpus_for_deadline(
 
 @law
 def nodes_for(gpus: Number, node_gpus: Number) -> Number:
-    """Nodes that hold so many devices.
+    """Nodes, or racks, that hold so many devices.
 
     Source: counting.
     """

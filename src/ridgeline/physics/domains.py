@@ -1,7 +1,7 @@
 """Domains of fast links: what stays inside, how long the rest takes, what a fault takes away."""
 
 from ridgeline.physics.law import law
-from ridgeline.quantity import Number, ceil, largest, smallest
+from ridgeline.quantity import Number, largest, smallest
 
 
 @law
@@ -47,20 +47,9 @@ def domain_failures_per_s(domain_gpus: Number, device_failure_s: Number) -> Numb
 
 
 @law
-def lost_gpu_s_per_s(
-    gpus: Number, domain_gpus: Number, failures_per_s: Number, repair_s: Number
-) -> Number:
-    """Devices out on average, if a whole domain waits for each repair.
+def lost_gpu_s_per_s(gpus: Number, failures_per_s: Number, repair_s: Number) -> Number:
+    """Devices of a job out on average, if a whole domain waits for each repair.
 
-    Source: Little's law over the job's domains.
+    Source: Little's law; each domain is out for rate x repair of the time, and never more than all.
     """
-    return ceil(gpus / domain_gpus) * domain_gpus * failures_per_s * repair_s
-
-
-@law
-def racks_of(gpus: Number, rack_gpus: Number) -> Number:
-    """Racks that hold so many devices.
-
-    Source: counting.
-    """
-    return ceil(gpus / rack_gpus)
+    return gpus * smallest(repairs=failures_per_s * repair_s, always=1)

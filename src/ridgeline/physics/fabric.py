@@ -58,15 +58,6 @@ def spine_switches(leaves: Number, up_ports: Number, spine_radix: Number) -> Num
 
 
 @law
-def pod_count(leaves: Number, radix: Number) -> Number:
-    """Pods of a three-tier fabric: R/2 leaves in each.
-
-    Source: Al-Fares et al. 2008.
-    """
-    return ceil(leaves / largest(half=floor(radix / 2), one=1))
-
-
-@law
 def aggregation_switches(leaves: Number, up_ports: Number, radix: Number) -> Number:
     """Middle tier of three: in each pod as many as take the uplinks of its leaves with R/2 ports.
 

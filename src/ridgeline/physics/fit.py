@@ -46,7 +46,7 @@ def fit(
     """Coefficients under which `predict` (positive times, n) is nearest to `measured` (n).
 
     `prior` (k, positive) is where the search starts and what a coefficient stays near, within a
-    factor of exp(`prior_sd`), one for all or one each. Gauss-Newton with damping, residuals in log space.
+    factor of exp(`prior_sd`), one for all or one each. Gauss-Newton with damping, in log space.
 
     Source: Levenberg 1944, Marquardt 1963; soft-L1 weights as in Triggs et al. 2000.
     """

@@ -20,21 +20,3 @@ def launches_s(layers: Number, kernels_a_layer: Number, launch_s: Number) -> Num
     Source: as many kernels run on each rank as on a single device.
     """
     return layers * kernels_a_layer * launch_s
-
-
-@law
-def exchanges_s(layers: Number, exchange_s: Number, exchanges_a_layer: Number = 2.0) -> Number:
-    """Latency of all-to-alls of a step: tokens go to their experts and come back in each layer.
-
-    Source: GShard, 2020.
-    """
-    return exchanges_a_layer * layers * exchange_s
-
-
-@law
-def distinct_places(places: Number, draws: Number) -> Number:
-    """Places (nodes, devices) that a token visits when its experts are drawn evenly over them.
-
-    Source: expected size of a union of independent draws, n (1 - (1 - 1/n)^k).
-    """
-    return places * (1 - (1 - 1 / places) ** draws)

@@ -3,8 +3,10 @@
 Prices are per second in base units (`2.50 USD/h` as people write them).
 """
 
+import math
+
 from ridgeline.physics.law import law
-from ridgeline.quantity import Number, Quantity, exp, value_of
+from ridgeline.quantity import Number, applied, exp, largest, smallest
 
 
 @law
@@ -111,7 +113,9 @@ def spot_stretch(interval_s: Number, restart_s: Number, mean_s: Number) -> Numbe
 
     Source: Daly 2006, exponential failures, without the cost of writing.
     """
-    return (mean_s + restart_s) * (exp(interval_s / mean_s) - 1) / interval_s
+    # Beyond it exp() of a double is infinite, and the work is as good as never done.
+    tries = smallest(ratio=interval_s / mean_s, most=_MOST_EXPONENT)
+    return (mean_s + restart_s) * (exp(tries) - 1) / interval_s
 
 
 @law
@@ -122,31 +126,26 @@ def spot_break_even_exact_s(interval_s: Number, restart_s: Number, discount: Num
 
     Source: Daly 2006, exponential failures, without the cost of writing.
     """
-    found = _solved(*(value_of(one) for one in (interval_s, restart_s, discount)))
-    if isinstance(interval_s, Quantity):
-        args = (interval_s, restart_s, discount)
-        return Quantity(found, interval_s.unit, op="solve", args=args)
-    return found
+    return interval_s / applied("losses_an_interval", _losses, restart_s / interval_s, discount)
 
 
+_MOST_EXPONENT = 700.0
 _HALVINGS = 80
 _LOW, _HIGH = -20.0, 6.0  # natural logarithms of C/M between which the root is looked for
 
 
-def _solved(interval: Number, restart: Number, discount: Number) -> Number:
-    """Bisection on log(C/M), which the stretch rises with."""
-    import numpy as np
+def _losses(restart_part: float, discount: float) -> float:
+    """The C/M at which the discount is used up: bisection on its logarithm, which costs rise with.
 
-    shape = np.broadcast_shapes(*(np.shape(one) for one in (interval, restart, discount)))
-    low, high = np.full(shape, _LOW), np.full(shape, _HIGH)
+    `restart_part` is the restart over the interval.
+    """
+    low, high = _LOW, _HIGH
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        ratio = np.exp(middle)
-        stretch = (1 + ratio * restart / interval) * np.expm1(ratio) / ratio
-        is_dear = (1 - discount) * stretch > 1
-        low, high = np.where(is_dear, low, middle), np.where(is_dear, middle, high)
-    found = interval / np.exp((low + high) / 2)
-    return found if np.ndim(found) else float(found)
+        ratio = math.exp(middle)
+        stretch = (1 + ratio * restart_part) * math.expm1(ratio) / ratio
+        low, high = (low, middle) if (1 - discount) * stretch > 1 else (middle, high)
+    return math.exp((low + high) / 2)
 
 
 @law
@@ -155,8 +154,10 @@ def rolling_peak(
 ) -> Number:
     """Mean of a fleet that must be up `lead_s` before a load with one peak and one trough needs it.
 
-    The running maximum over the lead adds the peak for that long and drops the trough for as long.
+    The highest load within the lead adds the peak for that long and drops as much of the trough.
+    Around a trough that is not flat a little less is dropped: the fleet is never larger than this.
 
-    Source: exact for any load curve that rises once and falls once a day.
+    Source: integral of a running maximum over a day that rises once and falls once.
     """
-    return mean_level + (peak_level - trough_level) * lead_s / day_s
+    ahead = mean_level + (peak_level - trough_level) * lead_s / day_s
+    return smallest(ahead=ahead, peak=largest(peak=peak_level, mean=mean_level))

@@ -31,7 +31,7 @@ def exposed_s(communication_s: Number, hidden_by_s: Number) -> Number:
 
     Source: overlap of two engines; the longer one is seen.
     """
-    return largest(hidden=0.0 * communication_s, exposed=communication_s - hidden_by_s)
+    return largest(hidden=0, exposed=communication_s - hidden_by_s)
 
 
 @law

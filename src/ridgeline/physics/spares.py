@@ -13,21 +13,10 @@ _SUMMED_MEAN = 500.0
 
 
 @law
-def in_repair_nodes(
-    nodes: Number, failing_share: Number, period_s: Number, turnaround_s: Number
-) -> Number:
-    """Nodes away for repair on average.
-
-    Source: Little's law, arrivals x time away.
-    """
-    return nodes * failing_share / period_s * turnaround_s
-
-
-@law
 def failures_in(nodes: Number, failing_share: Number, period_s: Number, window_s: Number) -> Number:
-    """Failures expected within a window.
+    """Failures expected within a window; with the time away as the window, nodes away on average.
 
-    Source: a constant rate.
+    Source: a constant rate; Little's law.
     """
     return nodes * failing_share / period_s * window_s
 

@@ -1,6 +1,7 @@
 """Speculative decoding: tokens that a step keeps, and what guessing and checking cost.
 
-Costs are in units of one step of the target model at this batch.
+Costs are in units of one step of the target model at this batch. `critical` is the batch at which
+a step's arithmetic takes as long as reading the weights (`roofline.ridge_tokens`).
 """
 
 from ridgeline.physics.law import law
@@ -27,17 +28,6 @@ def candidates_acceptance(acceptance: Number, candidates: Number) -> Number:
     Source: Miao et al. 2024 (SpecInfer), Cai et al. 2024 (Medusa); a geometric rank is assumed.
     """
     return 1 - (1 - acceptance) ** candidates
-
-
-@law
-def critical_batch(
-    ridge_flop_per_byte: Number, value_bytes: Number, flop_per_value: Number = 2.0
-) -> Number:
-    """Tokens in a pass at which the arithmetic takes as long as reading the weights.
-
-    Source: roofline model, Williams et al. 2009; a multiply and an add for each weight read.
-    """
-    return ridge_flop_per_byte * value_bytes / flop_per_value
 
 
 @law

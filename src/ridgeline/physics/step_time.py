@@ -218,18 +218,19 @@ class StepTime:
 
     def step_s(
         self,
-        decode_tokens: Number,
-        cached_tokens: Number,
-        prompt_tokens: Number,
-        attended_tokens: Number,
+        decode_tokens: Number = None,
+        cached_tokens: Number = None,
+        prompt_tokens: Number = None,
+        attended_tokens: Number = None,
     ) -> Number:
-        """A step that decodes some sequences and prefills some prompt tokens.
+        """A step that decodes some sequences, prefills some prompt tokens, or both.
 
-        `decode_tokens` is one token a decoding sequence; `cached_tokens` the sum of their contexts;
-        `attended_tokens` what a prompt token attends to on average (half of a fresh prompt).
+        `decode_tokens` is one token a decoding sequence and `cached_tokens` the sum of their
+        contexts; `attended_tokens` is what a prompt token attends to on average (half of a fresh
+        prompt). Either pair may be left out.
         """
         shape, fitted = self.shape, self.coefficients
-        tokens = decode_tokens + prompt_tokens
+        tokens = _sum(decode_tokens, prompt_tokens)
         spent = weights_pass_s(
             self._read_bytes(tokens),
             shape.flop_per_token * tokens,
@@ -238,29 +239,29 @@ class StepTime:
             fitted.memory_share,
             fitted.compute_share,
         )
-        memory = shape.memory_bytes_per_s * shape.tensor_parallel
-        cached = self._cached_bytes(decode_tokens, cached_tokens)
-        spent = spent + cache_read_s(cached, memory, fitted.cache_share)
-        spent = spent + prompt_attention_s(
-            shape.attention_flop_per_token_token,
-            shape.window_flop_per_token_token,
-            prompt_tokens,
-            attended_tokens,
-            shape.window_tokens,
-            shape.peak_flop_per_s * shape.tensor_parallel,
-            fitted.compute_share,
-        )
+        if decode_tokens is not None:
+            memory = shape.memory_bytes_per_s * shape.tensor_parallel
+            cached = self._cached_bytes(decode_tokens, cached_tokens)
+            spent = spent + cache_read_s(cached, memory, fitted.cache_share)
+        if prompt_tokens is not None:
+            spent = spent + prompt_attention_s(
+                shape.attention_flop_per_token_token,
+                shape.window_flop_per_token_token,
+                prompt_tokens,
+                attended_tokens,
+                shape.window_tokens,
+                shape.peak_flop_per_s * shape.tensor_parallel,
+                fitted.compute_share,
+            )
         return spent + self._added_s(decode_tokens, tokens)
 
     def decode_s(self, decode_tokens: Number, cached_tokens: Number) -> Number:
         """A step that only decodes."""
-        none = 0.0 * decode_tokens
-        return self.step_s(decode_tokens, cached_tokens, none, none)
+        return self.step_s(decode_tokens, cached_tokens)
 
     def prefill_s(self, prompt_tokens: Number) -> Number:
         """A step that only prefills one fresh prompt."""
-        none = 0.0 * prompt_tokens
-        return self.step_s(none, none, prompt_tokens, prompt_tokens / 2)
+        return self.step_s(prompt_tokens=prompt_tokens, attended_tokens=prompt_tokens / 2)
 
     def _cached_bytes(self, decode_tokens: Number, cached_tokens: Number) -> Number:
         """What decoding reads of the cache; windows as if sequences were equally long."""
@@ -287,7 +288,7 @@ class StepTime:
         return (
             engine_s(
                 shape.layers,
-                decode_tokens,
+                0.0 * tokens if decode_tokens is None else decode_tokens,
                 fitted.layer_s,
                 fitted.sequence_s_per_token,
                 fitted.fixed_s,
@@ -300,3 +301,10 @@ class StepTime:
                 shape.link_bytes_per_s,
             )
         )
+
+
+def _sum(*parts: Number) -> Number:
+    """Of the parts that are there."""
+    there = [part for part in parts if part is not None]
+    assert there, "a step computes something"
+    return there[0] if len(there) == 1 else there[0] + there[1]

@@ -9,7 +9,9 @@ from ridgeline.units import Unit, parse_unit
 from ridgeline.working.matters import reached, results
 
 _WIDE = 4.0
+_K = 1024
 _USUAL = ("fp8",)
+_LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 _TOKEN = parse_unit("token").dimension
 
 
@@ -46,7 +48,10 @@ def written(value: float, unit: Unit) -> str:
     """A number as a person would type it: `2k`, `40GB`, `0.5`."""
     if unit.dimension == _TOKEN:
         whole = round(value / unit.factor)
-        return f"{whole // 1024}k" if whole and whole % 1024 == 0 else f"{whole}"
+        for size, letter in _LETTERS:
+            if whole >= size:
+                return f"{float(f'{whole / size:.3g}'):g}{letter}"
+        return f"{whole // _K}k" if whole and whole % _K == 0 else f"{whole}"
     symbol = unit.symbol if unit.dimension or unit.symbol == "%" else ""
     gap = " " if " " in symbol else ""
     return f"{float(f'{value / unit.factor:.3g}'):g}{gap}{symbol}"

@@ -1,7 +1,7 @@
 """What was given and makes no difference here, and why: nothing that a person says is dropped.
 
-A number that the answers depend on through branches that bind matters. For all else the question
-is asked again with other values, and where no result changes, that is said.
+The question is asked again with other values of each thing that was given; where no result changes,
+that is said, with the branch that binds instead where there is one.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from typing import Any
 from ridgeline.catalog.accelerators import accelerators
 from ridgeline.catalog.models import models
 from ridgeline.errors import RidgelineError
-from ridgeline.quantity import Quantity
+from ridgeline.quantity import Override, Quantity, replaced
 from ridgeline.show import show
 from ridgeline.topics import Asked, Kind, Parameter, ask
 from ridgeline.working.binding import CHOOSERS, active, ordered, somewhere
 from ridgeline.working.formula import short
 
 _FACTORS = (1.1, 0.9, 2.0, 0.5, 8.0, 0.125)
-_NEAR = 2  # how many of the factors are small changes
+_IS_NEAR = (True, True, False, False, False, False)
 _MOST_ROWS = 6
 
 
@@ -49,44 +49,68 @@ def reached(asked: Asked, name: str) -> tuple[bool, bool]:
 def _is_called(step: Quantity, name: str) -> bool:
     """Whether the step has this name, or is a value of the catalog's row of this name."""
     full = step.name
-    return bool(full) and name in (full, short(full), full.split(".", 1)[0])
+    return bool(full) and name in (full, short(full), full.rpartition(".")[0])
 
 
 def _parameter(asked: Asked, parameter: Parameter) -> str:
     name = parameter.name
-    if parameter.is_number or parameter.kind in (Kind.MODEL, Kind.ACCELERATOR):
-        step = name if parameter.is_number else asked.inputs[name].id
-        there, binds = reached(asked, step)
-        if binds:
+    is_row = parameter.kind in (Kind.MODEL, Kind.ACCELERATOR)
+    if is_row and reached(asked, asked.inputs[name].id)[1]:
+        return ""
+    if parameter.is_number:
+        now = asked.inputs[name]
+        return _number(asked, now, [_varied(parameter, float(now.value), f) for f in _FACTORS])
+    if any(_differs(asked, other) for other in _others(asked, parameter)):
+        return ""
+    return _sentence(name, "the answer does not use it")
+
+
+def _override(asked: Asked, name: str) -> str:
+    steps = asked.find(name)
+    if not steps:
+        return _sentence(name, "the answer does not use it")
+    return _number(asked, steps[0], [float(steps[0].value) * factor for factor in _FACTORS])
+
+
+def _number(asked: Asked, now: Quantity, others: list[float]) -> str:
+    """What is to be said of a number: nothing where a tenth more or less changes a result."""
+    is_known_nearby = False
+    for value, is_near in zip(others, _IS_NEAR, strict=True):
+        differs = None if value == now.value else _differs(asked, {}, {now.name: value})
+        if differs and (is_near or not is_known_nearby):
             return ""
-    else:
-        step, there = name, False
-    changed_at = next(
-        (other for other in _others(asked, parameter) if _differs(asked, other)), None
-    )
-    if changed_at is None:
-        return _sentence(name, _losing(asked, step) if there else "the answer does not use it")
-    is_near = changed_at.get("_near", True)
-    return "" if is_near else _sentence(name, f"it would from {show(changed_at[name])} on")
+        if differs:
+            return _sentence(short(now.name), f"it would at {show(now.but(value=value))}")
+        is_known_nearby = is_known_nearby or differs is False
+    there, binds = reached(asked, now.name)
+    if not there:
+        return _sentence(short(now.name), "the answer does not use it")
+    if not binds:
+        return _sentence(short(now.name), _losing(asked, now.name))
+    ends = [show(now.but(value=end)) for end in (min(others), max(others))]
+    return _sentence(short(now.name), f"nothing changes between {ends[0]} and {ends[1]}")
 
 
-def _differs(asked: Asked, other: dict[str, Any]) -> bool:
-    given = {**asked.given, **{k: v for k, v in other.items() if k != "_near"}}
+def _differs(
+    asked: Asked, given: dict[str, Any], numbers: dict[str, float] | None = None
+) -> bool | None:
+    """Whether a result differs with other values; None where the topic refuses them."""
+    steps = {name: _setting(value) for name, value in (numbers or {}).items()}
     try:
-        return results(ask(asked.topic.name, given, asked.overrides)) != results(asked)
+        other = ask(asked.topic.name, {**asked.given, **given}, {**asked.overrides, **steps})
     except RidgelineError:
-        return False
+        return None
+    return results(other) != results(asked)
+
+
+def _setting(value: float) -> Override:
+    return lambda was: replaced(was, value)
 
 
 def _others(asked: Asked, parameter: Parameter) -> Iterator[dict[str, Any]]:
-    """The question's parameter with other values, near ones first."""
+    """Other values of a parameter that is no number."""
     name, now = parameter.name, asked.inputs[parameter.name]
     match parameter.kind:
-        case Kind.AMOUNT | Kind.COUNT:
-            for index, factor in enumerate(_FACTORS):
-                value = _varied(parameter, float(now.value), factor)
-                if value != now.value:
-                    yield {name: now.but(value=value, op="", args=()), "_near": index < _NEAR}
         case Kind.CHOICE | Kind.TEXT:
             yield from ({name: one} for one in parameter.options if one != now)
         case Kind.FLAG:
@@ -106,19 +130,6 @@ def _varied(parameter: Parameter, value: float, factor: float) -> float:
     if parameter.kind is Kind.COUNT:
         other = round(other) if abs(other - value) >= 1 else value + (1 if factor > 1 else -1)
     return min(max(other, parameter.least), parameter.most)
-
-
-def _override(asked: Asked, name: str) -> str:
-    there, binds = reached(asked, name)
-    if binds:
-        return ""
-    was = {key: value for key, value in asked.overrides.items() if key != name}
-    try:
-        if results(ask(asked.topic.name, asked.given, was)) != results(asked):
-            return ""
-    except RidgelineError:
-        return ""
-    return _sentence(name, _losing(asked, name) if there else "the answer does not use it")
 
 
 def _losing(asked: Asked, name: str) -> str:

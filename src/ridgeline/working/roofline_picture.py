@@ -27,6 +27,7 @@ from ridgeline.working.words import phrase
 
 RIDGE = "ridge_flop_per_byte"
 _LIMIT = "limit"
+_SHARES = (0.25, 0.4, 0.55, 0.7)  # of the slope, where its name may stand
 _NEAR = 3.0  # labels of points closer than this factor would touch
 
 
@@ -64,7 +65,8 @@ def draw_roofline(asked: Asked, path: Path) -> None:
     axes.set_xlim(low, high)
     axes.set_ylim(rates[0] / 2, rates[-1] * 3)
     _grounds(axes, ridge, (low, high))
-    _names(axes, peak, bandwidth, ridge, unit.factor, (low, high))
+    points = [float(value.value) for value in values.values()]
+    _names(axes, peak, bandwidth, ridge, unit.factor, (low, high), points)
     _workload(axes, values, (peak, bandwidth), unit.factor)
     axes.xaxis.set_major_formatter(plain_number)
     axes.yaxis.set_major_formatter(plain_number)
@@ -99,6 +101,7 @@ def _names(
     ridge: Quantity,
     factor: float,
     ends: tuple[float, float],
+    points: list[float],
 ) -> None:
     """The roof's two slopes and its ridge, told beside them."""
     top = float(peak.value) / factor
@@ -106,7 +109,7 @@ def _names(
         show(peak), (ends[1], top), xytext=(-6, 5), textcoords="offset points", ha="right",
         fontsize=8.5, color=INK,
     )  # fmt: skip
-    middle = math.sqrt(ends[0] * float(ridge.value))
+    middle = _clear_place(ends[0], float(ridge.value), points)
     start, far = (
         axes.transData.transform((x, float(bandwidth.value) * x / factor))
         for x in (middle, middle * 2)
@@ -122,6 +125,17 @@ def _names(
         f"ridge {show(ridge)}", (float(ridge.value), axes.get_ylim()[0]), xytext=(5, 6),
         textcoords="offset points", fontsize=8.5, color=INK,
     )  # fmt: skip
+
+
+def _clear_place(low: float, high: float, points: list[float]) -> float:
+    """A place on the slope that is far from every point."""
+    places = [low ** (1 - share) * float(high**share) for share in _SHARES]
+
+    def clear(x: float) -> float:
+        return min((abs(math.log(x / one)) for one in points), default=0.0)
+
+    best: float = max(places, key=clear)
+    return best
 
 
 def _workload(

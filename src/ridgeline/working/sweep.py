@@ -69,7 +69,7 @@ class Sweep:
     """The points with the answer's values, what bound at each, and where the curve has its knee.
 
     `refused` has the reason by point. `changes` are points where something else binds than at the
-    one before, with what changed. `against` is the value that the headline is traded against: then
+    one before, with what changed. `versus` is the value that the headline is traded against: then
     the knee is that of the trade.
     """
 
@@ -83,7 +83,7 @@ class Sweep:
     is_vectorised: bool
     knee: Knee
     changes: dict[int, str] = field(default_factory=dict)
-    against: str = ""
+    versus: str = ""
     slo: Slo | None = None
 
     @property
@@ -104,13 +104,13 @@ def sweep(
     overrides: Mapping[str, Any] | None = None,
     *,
     value: str = "",
-    against: str = "",
+    versus: str = "",
     slo: str = "",
     at_once: bool = True,
 ) -> Sweep:
     """Answer a topic over `NAME=a:b[:step]` or `NAME=a,b,c`.
 
-    `value` is which of the answer's values is looked at, the first unless said; `against` another
+    `value` is which of the answer's values is looked at, the first unless said; `versus` another
     one that it is traded against; `slo` (`NAME=VALUE`) what one of them may be at most. `at_once`
     False asks point by point even where arrays would do. Raises SpecError, CatalogError and
     UnitError.
@@ -125,7 +125,7 @@ def sweep(
     columns, binds, refused = _gathered(rows, points, together)
     headline = _value_name(columns, value, "--value") if value else next(iter(base.answer.values))
     ordered = {headline: columns[headline]} | columns
-    traded = _value_name(columns, against, "--against") if against else ""
+    traded = _value_name(columns, versus, "--versus") if versus else ""
     across = columns[traded].values if traded else points
     return Sweep(
         base,
@@ -138,7 +138,7 @@ def sweep(
         is_vectorised=bool(together),
         knee=_bend(across, ordered[headline].values, target),
         changes=_changes(binds, refused),
-        against=traded,
+        versus=traded,
         slo=_slo(columns, slo) if slo else None,
     )
 

@@ -23,7 +23,7 @@ def sweep_data(found: Sweep) -> dict[str, Any]:
         "binds": found.binds,
         "changes": [{"point": index, "to": text} for index, text in found.changes.items()],
         "knee": {"point": found.knee.index, "turn": found.knee.turn, "reason": found.knee.reason},
-        "against": found.against or None,
+        "versus": found.versus or None,
         "slo": _slo(found),
         "refused": [{"point": index, "why": text} for index, text in found.refused.items()],
         "vectorised": found.is_vectorised,

@@ -43,7 +43,7 @@ def draw_sweep(found: Sweep, path: Path) -> None:
         _bars(axes, found, column)
     else:
         _curve(axes, found, column)
-    over = found.against or short(found.target.name)
+    over = found.versus or short(found.target.name)
     title = f"{found.asked.topic.name}: {phrase(found.headline)} over {phrase(over)}"
     save(figure, axes, title, path)
 
@@ -54,16 +54,16 @@ def _curve(axes: Any, found: Sweep, column: Column) -> None:
     x, y = across / x_unit.factor, column.values / y_unit.factor
     marker = "o" if len(x) <= _FEW else ""
     axes.plot(x, y, color=BLUE, marker=marker, markersize=3.5, linewidth=1.8, zorder=3)
-    is_log = found.is_geometric and not found.against
+    is_log = found.is_geometric and not found.versus
     if is_log:
         axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(plain_number)
     axes.yaxis.set_major_formatter(plain_number)
-    axes.set_xlim(*_ends(x, from_zero=bool(found.against)))
+    axes.set_xlim(*_ends(x, from_zero=bool(found.versus)))
     _from_zero(axes, y)
     axes.set_xlabel(axis(x_name, x_unit))
     axes.set_ylabel(axis(found.headline, y_unit))
-    if not found.against:
+    if not found.versus:
         _grounds(axes, found, x, is_log=is_log)
     else:
         _name_points(axes, found, x, y)
@@ -73,9 +73,9 @@ def _curve(axes: Any, found: Sweep, column: Column) -> None:
 
 def _across(found: Sweep) -> tuple[Vector, Unit, str]:
     """What stands on the x axis: the points, or the value that they are traded against."""
-    if found.against:
-        column = found.columns[found.against]
-        return column.values, _written_in(column.values, column.unit), found.against
+    if found.versus:
+        column = found.columns[found.versus]
+        return column.values, _written_in(column.values, column.unit), found.versus
     points = np.asarray(found.points, dtype=float)
     assert found.target.unit is not None, found.target.name
     return points, _written_in(points, found.target.unit), short(found.target.name)
@@ -144,7 +144,7 @@ def _name_points(axes: Any, found: Sweep, x: Vector, y: Vector) -> None:
     for index in range(len(x)):
         at = axes.transData.transform((x[index], y[index]))
         is_apart = all(np.hypot(*(at - other)) > _APART for other in placed)
-        if np.isfinite(at).all() and is_apart and at[0] > axes.bbox.x0 + _APART / 2:
+        if np.isfinite(at).all() and is_apart and at[0] > axes.bbox.x0 + _APART:
             placed.append(at)
             axes.annotate(
                 found.point(index), (x[index], y[index]), xytext=(-5, 6), fontsize=7.5,

@@ -26,7 +26,7 @@ def sweep_lines(found: Sweep, width: int = WIDTH) -> list[Line]:
     lines = wrapped(_headline(found), width, "  ", "bold", first="")
     lines += columns(head, cells, width, text=text)
     lines += wrapped(_objective(found), width, "  ", first="  ")
-    still = [name for name in found.columns if not _moves(found, name)]
+    still = [name for name in found.columns if name not in names and not _moves(found, name)]
     if still:
         told = ", ".join(f"{name} stays {_value(found, name, shown[0])}" for name in still)
         lines += wrapped(f"{told}.", width, "  ", "dim")
@@ -61,7 +61,7 @@ def _moves(found: Sweep, name: str) -> bool:
 
 def _names(found: Sweep, width: int) -> list[str]:
     """The values that get a column: the headline, and others that change, while there is room."""
-    kept = [found.headline, *([found.against] if found.against else [])]
+    kept = [found.headline, *([found.versus] if found.versus else [])]
     used = 4 + max(len(found.point(i)) for i in range(len(found.points)))
     used += sum(_wide(found, name) for name in kept)
     for name in [name for name in found.columns if name not in kept]:
@@ -81,7 +81,7 @@ def _wide(found: Sweep, name: str) -> int:
 
 def _headline(found: Sweep) -> str:
     name, bend = found.headline, found.knee
-    over = f"{name} over {found.against or short(found.target.name)}"
+    over = f"{name} over {found.versus or short(found.target.name)}"
     if not found.target.is_number:
         told = _extremes(found)
     elif bend.index is not None:

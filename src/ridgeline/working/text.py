@@ -15,7 +15,7 @@ from ridgeline.working.lines import WIDTH, Line, columns, wrapped
 from ridgeline.working.matters import unused
 
 _LEAST_GIST = 12
-_MOST_BINDING = 3
+_MOST_BINDING = 2
 #: Where the constants of laws come from: a bound such as "not below 0".
 _BOUNDS = (Provenance.ASSUMED, Provenance.DEFINED)
 
@@ -38,17 +38,25 @@ def worded(value: Any) -> str:
 
 def answer_lines(asked: Asked, width: int = WIDTH, *, following: str = "") -> list[Line]:
     """The whole answer; `following` is the line that says what can be asked next."""
-    lines = wrapped(said(asked), width, "  ", "bold", first="")
+    lines = headline(asked, width)
     lines += _values(asked, width)
     lines += _binding(asked, width)
     if asked.answer.table:
-        lines += [[], *table_lines(asked.answer.table, width)]
+        lines += [[], *table_lines(asked.answer.table, width), []]
     notes = [*asked.answer.notes]
-    lines += [line for note in notes for line in wrapped(note, width)]
-    lines += [line for told in unused(asked) for line in wrapped(told, width, style="yellow")]
+    lines += [line for note in notes for line in wrapped(note, width, "  ", first="")]
+    for told in unused(asked):
+        lines += wrapped(told, width, "  ", "yellow", first="")
+    if lines[-1] == []:
+        lines.pop()
     if following:
         lines += wrapped(following, width, "  ", "dim", first="")
     return lines
+
+
+def headline(asked: Asked, width: int = WIDTH) -> list[Line]:
+    """The sentence alone."""
+    return wrapped(said(asked), width, "  ", "bold", first="")
 
 
 def _values(asked: Asked, width: int) -> list[Line]:
@@ -78,8 +86,8 @@ def _gist(value: Quantity, room: int) -> str:
 
 def _binding(asked: Asked, width: int) -> list[Line]:
     """What decided the headline: each `max` or `min` on the way, with what the others would be."""
-    headline = next(iter(asked.answer.values.values()))
-    deciding = [one for one in choices(headline) if is_telling(one, asked)]
+    first = next(iter(asked.answer.values.values()))
+    deciding = [one for one in choices(first) if is_telling(one, asked)]
     lines: list[Line] = []
     for one in deciding[:_MOST_BINDING]:
         lines += wrapped(decided(one.step, short(one.owner)), width, "    ", "magenta", first="  ")
@@ -95,9 +103,19 @@ def is_telling(choice: Choice, asked: Asked) -> bool:
         arg
         for arg in choice.step.args
         if isinstance(arg, Quantity)
+        and not _is_nothing(arg)
         and (arg.op or arg.provenance not in _BOUNDS or arg.name in parameters)
     ]
     return len(weighed) > 1
+
+
+def _is_nothing(arg: Any) -> bool:
+    """A zero by construction: written so, or as a multiple 0 of something that has a unit."""
+    if not isinstance(arg, Quantity):
+        return bool(arg == 0)
+    if arg.op == "*":
+        return any(_is_nothing(one) for one in arg.args)
+    return not arg.op and getattr(arg.value, "ndim", 0) == 0 and arg.value == 0
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]], width: int) -> list[Line]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ridgeline.quantity import Provenance, Quantity
 from ridgeline.show import exact, show
-from ridgeline.topics import Asked, unknown_step
+from ridgeline.topics import Asked, alike, unknown_step
 from ridgeline.working.formula import decided, formula, short, steps
 from ridgeline.working.lines import Line, wrapped
 
@@ -33,11 +33,20 @@ _KINDS = {
 
 
 def found(asked: Asked, name: str) -> list[Quantity]:
-    """The steps that a person asks for; SpecError names the nearest where there is none."""
+    """The steps that a person asks for; SpecError names the nearest where there is none.
+
+    A value of the answer comes before steps of the same name, and those behind a value before
+    those that only a row of the table has.
+    """
+    values = asked.answer.values
+    meant = name if name in values else next(iter(alike(name, list(values))), "")
+    if meant:
+        return [values[meant]]
     steps_found = asked.find(name)
     if not steps_found:
         raise unknown_step(name, asked, "--why")
-    return steps_found
+    behind = {id(step) for value in values.values() for step in value.walk()}
+    return [step for step in steps_found if id(step) in behind] or steps_found
 
 
 def why(step: Quantity, name: str = "", width: int = WIDTH) -> list[Line]:

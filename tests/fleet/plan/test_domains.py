@@ -51,4 +51,12 @@ def test_devices_out_on_average_follow_littles_law_over_domains():
     answer = ask_domains(gpus=576, device_failure_s="72000 h", repair_s="10 h")
     # A domain of 72 fails every 1,000 h; eight of them, 72 devices for 10 h each.
     assert answer.values["lost_gpus"].value == pytest.approx(8 * 72 * 10 / 1000)
-    assert answer.table[0]["between_failures"].to("h") == pytest.approx(1000)
+    assert answer.table[0]["fails every"].to("h") == pytest.approx(1000)
+
+
+def test_a_domain_larger_than_the_job_loses_no_more_than_the_job():
+    pod = ask_domains(rack="tpu-v7", gpus=1024, rack_gpus=64)
+    assert 0.5 * 1024 < pod.values["lost_gpus"].value <= 1024
+    assert pod.table[0]["racks"].value == 16
+    assert not any("domain of 72" in note for note in pod.notes)
+    assert any("domain of 72" in note for note in ask_domains().notes)

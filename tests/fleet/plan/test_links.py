@@ -64,6 +64,7 @@ def test_a_replay_rate_of_0_1_percent_with_a_window_of_64_costs_6_percent():
     assert values["lost_share"].value == pytest.approx(1 - 400_000 / sent, rel=0.05)
     assert values["kept_bytes_per_s"].to("Gb/s") == pytest.approx(400 * 0.94, rel=0.01)
     assert values["selective_loss_share"].value == pytest.approx(0.001, rel=0.01)
+    assert values["job_gpus"].value == pytest.approx(1000 * 0.06015, rel=1e-3)
 
 
 @pytest.mark.proves("S125")
@@ -80,6 +81,10 @@ def test_the_verdict_is_to_watch_any_replay_and_to_drain_what_is_felt(replays, w
     answer = ask("link-replay", REPLAY | {"replays": replays, "watched_s": watched}).answer
     assert answer.says.startswith(verdict)
     assert answer.ok is (verdict != "drain")
+
+
+def test_without_replays_no_note_speaks_of_their_cost():
+    assert not any("costs" in note for note in ask("link-replay", {"replays": 0}).answer.notes)
 
 
 def test_replays_that_bit_errors_do_not_explain_point_elsewhere():

@@ -120,9 +120,9 @@ def test_within_one_node_every_order_costs_the_same():
 @pytest.mark.parametrize(
     ("layout", "field"),
     [
-        (("llama-3.1-70b", 6, 1, 4, 4), "tensor_parallel"),
-        (("llama-3.1-70b", 4, 1, 1, 3), "data_parallel"),
-        (("llama-3.1-70b", 2, 1, 6, 6), "tensor_parallel"),
+        (("llama-3.1-70b", 6, 1, 4, 4), "tensor-parallel"),
+        (("llama-3.1-70b", 4, 1, 1, 3), "data-parallel"),
+        (("llama-3.1-70b", 2, 1, 6, 6), "tensor-parallel"),
         (("deepseek-v3", 8, 1, 4, 4), "model"),
     ],
 )

@@ -102,7 +102,7 @@ def test_within_one_leaf_of_nodes_no_pair_of_a_rail_crosses_and_no_warning_is_gi
 def test_nvlink_is_nine_times_the_card_in_one_direction_and_the_note_says_why_not_18():
     asked = ask("rail-fabric", ROW | {"accelerator": "h100-sxm"})
     assert asked.answer.values["link_rate_ratio"].value == 9
-    assert any("18x" in note and "both directions" in note for note in asked.answer.notes)
+    assert any("18 x" in note and "both directions" in note for note in asked.answer.notes)
 
 
 def test_more_leaves_than_a_spine_has_ports_are_refused():

@@ -95,3 +95,7 @@ def test_a_bad_device_that_faults_less_than_a_good_one_is_refused():
     with pytest.raises(SpecError) as caught:
         device(faulty_mean_s="1000 day", good_mean_s="100 day")
     assert caught.value.where == "faulty-mean"
+
+
+def test_never_is_said_in_words():
+    assert "never pays within {window_s}" in device(job_gpus="1").says

@@ -70,6 +70,12 @@ def test_too_many_adapters_do_not_fit_at_once_and_the_answer_says_so():
     assert value(asked, "adapters_that_fit") < 2000
 
 
+def test_a_base_that_does_not_fit_is_told_apart_from_too_many_adapters():
+    notes = ask("adapters", {"model": "llama-3.1-405b"}).answer.notes
+    assert any("do not fit, adapters or not" in note for note in notes)
+    assert not any("load on demand" in note for note in notes)
+
+
 def test_latent_attention_has_other_matrices_and_is_refused():
     with pytest.raises(SpecError, match="not modelled") as error:
         ask("adapters", {"model": "deepseek-v3"})

@@ -83,6 +83,24 @@ def test_the_state_of_a_hybrid_is_counted_and_does_not_grow():
     assert value(long, "kv_bytes_per_token") == 2 * 12 * 2 * 256 * 2
 
 
+@pytest.mark.parametrize(
+    "model",
+    ["llama-3.1-70b", "gemma-3-27b", "qwen3-next-80b-a3b", "kimi-k3", "glm-5", "deepseek-v4-pro"],
+)
+def test_the_parts_of_the_table_are_the_whole_sequence(model: str):
+    asked = kv_cache(model, context_tokens="128k")
+    parts = sum(row["bytes"].value for row in asked.answer.table)
+    assert parts == pytest.approx(value(asked, "sequence_bytes"))
+    windows = [row["bytes"].value for row in asked.answer.table if "last" in str(row["keep"])]
+    assert windows == [pytest.approx(value(asked, "fixed_bytes"))] * len(windows)
+
+
+def test_an_encoder_keeps_no_cache_and_is_refused():
+    with pytest.raises(SpecError, match="keeps no cache") as error:
+        kv_cache("all-minilm-l6-v2", tensor_parallel="1")
+    assert error.value.where == "model"
+
+
 def test_a_model_whose_cache_never_grows_is_no_comparison():
     with pytest.raises(SpecError, match="keeps every token") as error:
         ask("attention-layouts", {"against": "mistral-7b-v0.1"})

@@ -48,6 +48,17 @@ def test_the_floor_is_what_all_fixes_together_reach():
     assert ask("cold-start", ROW, slow).answer.values["floor_s"].value == pytest.approx(20 + 5)
 
 
+def test_what_a_fix_saves_is_what_the_start_is_shorter_with_it():
+    for parallel in ("no", "yes"):
+        given = ROW | {"is_parallel": parallel}
+        far, near = (
+            ask("cold-start", given | {"source": source}, LEDGER).answer
+            for source in ("disk", "host")
+        )
+        saved = far.values["start_s"].value - near.values["start_s"].value
+        assert far.table[1]["saves"].value == pytest.approx(saved)
+
+
 def test_with_weights_in_memory_the_load_is_not_what_to_fix():
     answer = ask("cold-start", ROW | {"source": "host"}, LEDGER).answer
     assert "Fix first: keep compiled code" in answer.says

@@ -27,6 +27,13 @@ def test_four_replicas_at_5_dollars_cost_1_33_a_thousand_against_a_floor_of_0_28
     assert values["replica_per_hour"].to("requests/h") == pytest.approx(18_000)
 
 
+def test_more_requests_than_the_fleet_can_answer_are_a_no_without_negative_idling():
+    asked = ask("cost-per-request", {"requests": str(4 * 5 * 86_400 + 1)})
+    assert not asked.answer.ok
+    assert asked.answer.says.startswith("{replicas} cannot")
+    assert asked.answer.values["idle_spend"].value == 0
+
+
 def test_a_fully_busy_fleet_costs_its_floor_and_idles_nothing():
     full = 4 * 5 * 86_400
     values = ask("cost-per-request", {"requests": str(full)}).answer.values

@@ -67,6 +67,19 @@ def test_a_promise_that_prefill_and_transfer_break_is_a_no():
     assert fine.table[0]["apart"].value < fine.table[0]["promise"].value
 
 
+def test_where_both_promises_hold_together_the_answer_says_that_splitting_is_not_needed():
+    def told(**given):
+        return any("is not needed" in note for note in ask(TOPIC, given).answer.notes)
+
+    assert told(tpot_slo="50ms")
+    assert not told(tpot_slo="20ms")
+
+
+def test_devices_that_do_not_divide_the_heads_are_refused():
+    with pytest.raises(SpecError, match="6 does not divide 64 attention heads"):
+        ask(TOPIC, {"gpus": 6})
+
+
 def test_a_model_that_does_not_fit_is_refused_with_a_remedy():
     with pytest.raises(SpecError, match="leaves no memory") as caught:
         ask(TOPIC, {"model": "deepseek-v3", "dtype": "fp8"})

@@ -40,6 +40,12 @@ def test_a_day_walked_minute_by_minute_follows_the_closed_form(boot_min: int):
 
 def test_what_idles_at_the_trough_is_the_fleet_less_what_the_trough_needs():
     values = ask("diurnal-peak", {"peak_over_mean": "3", "trough_over_mean": "0.3"}).answer.values
-    fleet = 100 * 3 / 5 / 0.7
-    assert values["fleet"].value == pytest.approx(fleet)
-    assert values["idle_at_trough"].value == pytest.approx(fleet * 0.9)
+    assert values["fleet"].value == 86  # 100 x 3 / (5 x 0.7) = 85.7
+    assert values["idle_at_trough"].value == 86 - 9
+
+
+@pytest.mark.parametrize("given", [{"peak_over_mean": "1"}, {"boot_s": "10 day"}])
+def test_where_scaling_cannot_follow_it_wins_nothing_and_loses_nothing(given: dict[str, str]):
+    values = ask("diurnal-peak", given).answer.values
+    assert values["recoverable"].value == pytest.approx(0)
+    assert values["boot_cost"].value <= 1

@@ -77,6 +77,11 @@ def test_the_curve_over_the_batch_is_flat_in_latency_then_flat_in_throughput():
     assert step[3] > 10 * step[2]
 
 
+def test_an_ideal_share_is_told_to_be_a_bound():
+    assert any("no engine reaches" in note for note in knee().answer.notes)
+    assert not any("no engine" in note for note in knee(roofline_share="0.7").answer.notes)
+
+
 def test_an_objective_shorter_than_reading_the_weights_allows_no_batch():
     asked = knee(tpot_s="5 ms")
     assert not asked.answer.ok

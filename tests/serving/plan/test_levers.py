@@ -27,7 +27,8 @@ def fleet(**changes: object) -> Fleet:
         "context_tokens": number("4096 tokens"),
         "peak_tokens_per_s": number("40000 tokens/s"),
         "trough_share": number(0.2),
-        "peak_hours": number(0.33),
+        "peak_share": number(0.33),
+        "memory_share": number(0.9),
         "committed": number(0.5),
         "commitment_discount": number(0.4),
         "spot": number(0.5),
@@ -46,6 +47,8 @@ def test_each_saving_is_from_the_same_baseline_and_all_orders_compose_to_the_sam
     asked = ask("cost-levers")
     one = fleet()
     base = cost(one, ())
+    for pulled in subsets():
+        assert cost(one, pulled) == pytest.approx(by_hand(pulled)), pulled
     for row in asked.answer.table:
         alone = 1 - cost(one, {row["lever"]}) / base
         assert row["saves_alone"].value == pytest.approx(alone)
@@ -68,6 +71,24 @@ def test_each_saving_is_from_the_same_baseline_and_all_orders_compose_to_the_sam
     assert asked.answer.values["all_usd_per_s"].value == pytest.approx(together)
     # Adding the savings up would promise more than everything.
     assert asked.answer.values["summed_alone"].value > 1 > asked.answer.values["saved"].value
+
+
+def by_hand(pulled: frozenset[str]) -> float:
+    """Dollars a second of the default fleet, written out; reads bind, one device holds it all."""
+    chip = accelerator("mi300x" if "card" in pulled else "h100-sxm")
+    price = 2.0 if "card" in pulled else 2.5
+    batch = 64 if "batch" in pulled else 16
+    params, cache = 8_030_261_248, 2 * 32 * 8 * 128 * 2 * 4096  # K and V, layers, heads, width
+    read = params * (1 if "precision" in pulled else 2) + batch * cache
+    rate = batch * chip.memory_bytes_per_s.value / read
+    floor = 2 if "floor" in pulled else 12
+    peak, trough = max(40_000 / rate, floor), max(0.2 * 40_000 / rate, floor)
+    paid = 1.0
+    if "spot" in pulled:
+        paid = 0.5 * 0.4 / 0.9 + 0.5
+    if "commitment" in pulled:
+        paid = 0.5 * 0.6 + 0.5 * paid
+    return (0.33 * peak + 0.67 * trough) * price / 3600 * paid
 
 
 def subsets() -> list[frozenset[str]]:
@@ -98,6 +119,13 @@ def test_a_floor_that_binds_hides_what_a_faster_replica_saves():
     for lever in ("batch", "precision"):
         assert cost(bound, {lever}) == pytest.approx(cost(bound, ()))
         assert cost(free, {lever}) < 0.9 * cost(free, ())
+
+
+def test_a_model_that_needs_more_devices_pays_for_them_and_a_narrower_type_needs_fewer():
+    one = fleet(model=model("llama-3.1-70b"), floors=(number(1000), number(0)))
+    per_replica = cost(one, ()) / 1000 * 3600  # the floor binds: its replicas at 2.50 USD/h
+    assert per_replica / 2.5 == pytest.approx(3)  # 141 GB and 16 caches in cards of 77 GB
+    assert cost(one, {"precision"}) / cost(one, ()) == pytest.approx(2 / 3)
 
 
 def test_batch_and_precision_overlap_since_they_shorten_the_same_step():

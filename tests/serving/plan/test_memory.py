@@ -45,6 +45,7 @@ def test_cards_hold_the_weights_and_every_sequence_that_is_wanted():
     asked = on_card("24GB", sequences="32")
     # 16.06 GB and 32 GiB over 21.6 GB a card.
     assert value(asked, "cards") == 3
+    assert "as a split are 4 GPUs" in asked.answer.says  # three do not divide the heads
     rows = {row["cards"].value: row["sequences"].value for row in asked.answer.table}
     assert rows[2] < 32 <= rows[4]
 
@@ -95,6 +96,18 @@ def test_weights_on_a_device_are_within_a_percent_of_what_vllm_loaded(
     asked = ask("engine-memory", {"model": model, "tensor_parallel": ranks, "dtype": dtype})
     loaded = value(asked, "weights_on_device_bytes") / GIB
     assert loaded == pytest.approx(measured_gib, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "measured_gib"), [("gpt-oss-20b", 13.47), ("gpt-oss-120b", 64.38)]
+)
+def test_weights_as_shipped_are_within_six_percent_of_what_vllm_loaded(
+    model: str, measured_gib: float
+):
+    # vLLM pads the matrices of experts in mxfp4; in bf16 they would be three times as many bytes.
+    given = {"model": model, "tensor_parallel": "1", "dtype": "native"}
+    loaded = value(ask("engine-memory", given), "weights_on_device_bytes") / GIB
+    assert 0.94 < loaded / measured_gib < 1
 
 
 def test_mistral_small_keeps_184_832_tokens_in_28_20_gib():
@@ -212,6 +225,10 @@ def test_weights_that_leave_no_room_are_answered_with_no():
     asked = ask("engine-memory", {"tensor_parallel": "1"}).answer
     assert not asked.ok
     assert asked.values["cache_tokens"].value == 0
+    assert asked.values["cache_on_device_bytes"].value == 0
+    # 141.1 GB and 6.49 GB beside them do not go into 85.52 GB.
+    assert asked.values["spare_bytes"].value == pytest.approx(-62.07e9, rel=0.001)
+    assert "too little memory on each device" in asked.says
 
 
 @pytest.mark.parametrize(("ranks", "where"), [("6", "attention heads"), ("64", "vocabulary")])

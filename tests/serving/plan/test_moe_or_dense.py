@@ -33,9 +33,15 @@ def test_a_replica_holds_its_weights_and_a_larger_batch_makes_more_tokens():
     for batch in (8, 64, 256):
         rows = ask("moe-or-dense", {"batch": batch}).answer.table
         for row in rows:
-            assert row["replica_gpus"].value * 85.52e9 * 0.9 > row["weights_bytes"].value
+            assert row["a replica"].value * 85.52e9 * 0.9 > row["weights"].value
     small, large = (
-        ask("moe-or-dense", {"batch": batch}).answer.table[0]["replica_tokens_per_s"].value
-        for batch in (8, 256)
+        ask("moe-or-dense", {"batch": batch}).answer.table[0]["makes"].value for batch in (8, 256)
     )
     assert large > small
+
+
+def test_a_replica_is_a_split_that_engines_have_and_its_rate_is_that_of_its_reads():
+    row = ask("moe-or-dense", {"batch": 64, "context_tokens": "4k"}).answer.table[1]
+    assert row["a replica"].value == 4  # 141 GB and 86 GB of caches over 77 GB a card are 3
+    read = 70_553_706_496 * 2 + 64 * 4096 * 327_680
+    assert row["makes"].value == pytest.approx(64 / (read / (4 * 3.35e12)), rel=1e-6)

@@ -79,6 +79,15 @@ def test_nothing_else_relieves_arithmetic_when_8_bits_fail():
     assert not method(**PROMPTS, failed_evals="8-bit both").answer.ok
 
 
+def test_a_step_of_a_mixture_reads_the_experts_that_its_batch_visits():
+    given = {"model": "qwen3-235b-a22b", "batch": "4", "context_tokens": "1k", "gpus": "8"}
+    asked = method(**given)
+    rows = {row["method"]: row["step"].value for row in asked.answer.table}
+    # 128 experts, 8 a token: 4 tokens visit 29; all of 235e9 weights would take 17.5 ms.
+    assert value(asked, "before_step_s") < 0.35 * 235.1e9 * 2 / (8 * 3.35e12)
+    assert rows["int4 weights"] < rows["8-bit both"] < rows["8-bit cache"]
+
+
 def test_a_device_without_fp8_multiplies_int8():
     asked = method(**PROMPTS, accelerator="a100-80gb-sxm")
     assert "so 8-bit both: it saves" in asked.answer.says

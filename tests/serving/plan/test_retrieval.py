@@ -42,6 +42,8 @@ def test_every_stage_has_its_latency_and_its_fleet():
 def test_fp8_arithmetic_takes_half_the_nodes():
     sets = {"active_params": "70.6B", "fp8_flop_per_s": "1978TFLOP/s"}
     assert ask(TOPIC, {"dtype": "fp8"}, sets).answer.values["prefill_nodes"].value == 179
+    assert any("In fp8" in note for note in ask(TOPIC).answer.notes)
+    assert not any("In fp8" in note for note in ask(TOPIC, {"dtype": "fp8"}).answer.notes)
 
 
 def test_a_fleet_too_small_is_a_no():

@@ -55,6 +55,9 @@ def test_a_latent_cache_has_enough_arithmetic_to_reach_the_ridge_further_out():
     asked = ask("decode-roofline", {"model": "deepseek-v3", "dtype": "fp8", "kv_dtype": "bf16"})
     # 128 heads share 576 values and weigh 512: 2 x 128 x (576 + 512) / (576 x 2) FLOP a byte.
     assert value(asked, "attention_flop_per_byte") == pytest.approx(2 * 128 * 1088 / 1152)
+    assert any("below the ridge" in note for note in asked.answer.notes)
+    older = {"model": "deepseek-v3", "accelerator": "a100-80gb-sxm"}  # its ridge is 153
+    assert any("above the ridge" in note for note in ask("decode-roofline", older).answer.notes)
 
 
 def test_a_mixture_needs_a_batch_as_much_larger_as_it_has_more_weights_than_it_uses():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ridgeline.errors import SpecError
 from ridgeline.platform.plan import topics
 from ridgeline.topics import ask
 
@@ -31,11 +32,24 @@ def test_a_batch_1_step_reads_every_stage_in_turn_and_hops_between_them():
 @pytest.mark.proves("S006")
 def test_a_token_costs_ten_times_as_much_at_a_tenth_of_the_load():
     asked = ask("sram-only", {"utilizations": "0.1,1"}, LEDGER)
-    low, full = (row["usd_per_million_tokens"].value for row in asked.answer.table)
+    low, full = (row["a million tokens"].value for row in asked.answer.table)
     assert low == pytest.approx(10 * full)
     values = asked.answer.values
     price = values["chips"].value * 0.5 / 3600
     assert full == pytest.approx(1e6 * price / values["tokens_per_s"].value, rel=1e-9)
+
+
+def test_a_chip_with_other_memory_is_refused_since_its_reads_are_not_of_sram():
+    with pytest.raises(SpecError, match="memory besides its SRAM") as error:
+        ask("sram-only", {"accelerator": "h100-sxm"})
+    assert "groq" in error.value.remedy
+
+
+def test_a_token_of_a_mixture_reads_only_the_experts_it_visits():
+    dense = ask("sram-only", {"model": "llama-3.1-70b"}).answer.values
+    mixture = ask("sram-only", {"model": "gpt-oss-120b"}).answer.values
+    assert mixture["chips_for_weights"].value > 1.5 * dense["chips_for_weights"].value
+    assert mixture["step_s"].value < dense["step_s"].value
 
 
 def test_more_requests_than_stages_make_no_more_tokens():

@@ -23,6 +23,9 @@ def test_generations_are_within_2_percent_in_bf16_and_fp8_and_fp4_are_steps_of_t
     assert shipped.answer.values["bf16_spread"].value == pytest.approx(0.059, rel=0.01)
     assert len(asked.answer.table) == 3
     assert all("tie_price" in row for row in asked.answer.table)
+    assert [row["rank"] for row in asked.answer.table] == ["1", "2", "3"]
+    dearer = ask("tokens-per-dollar", CHIPS | {"prices": "2 USD/h, 2.5 USD/h, 6 USD/h"})
+    assert [row["rank"] for row in dearer.answer.table] == ["3", "1", "2"]
 
 
 def test_at_its_tie_price_each_generation_buys_as_much_as_the_best():
@@ -63,6 +66,27 @@ def test_mi300x_is_1_98x_better_at_2_against_2_50_and_flips_at_51_percent_of_its
     assert flipped.answer.values["advantage"].value == pytest.approx(1)
     sizes = [row["replica_gpus"].value for row in asked.answer.table]
     assert sizes == [1, 2]
+
+
+def test_the_dearer_one_is_told_what_discount_would_do():
+    asked = ask("dollars-per-bandwidth", {"accelerator": "h100-sxm", "against": "mi300x"})
+    values = asked.answer.values
+    assert values["advantage"].value < 1
+    assert 0 < values["flip_discount"].value < 1
+    cheaper = f"{2.0 * (1 - values['flip_discount'].value)} USD/h"
+    even = ask(
+        "dollars-per-bandwidth",
+        {"accelerator": "h100-sxm", "against": "mi300x", "price": cheaper},
+    )
+    assert even.answer.values["advantage"].value == pytest.approx(1)
+
+
+def test_a_mixture_reads_the_experts_that_its_batch_visits_and_not_all():
+    def best(name: str) -> float:
+        return float(ask("tokens-per-dollar", {"model": name}).answer.values["best_bf16"].value)
+
+    dense, mixture = best("llama-3.1-70b"), best("deepseek-v3")
+    assert mixture > dense  # 37 B of 671 B are read for one sequence
 
 
 def test_the_discount_that_flips_the_order_makes_both_equal():

@@ -93,6 +93,14 @@ def test_weights_that_do_not_fit_hold_nobody_and_say_so():
     assert "nodes" not in answer.values
 
 
+def test_headroom_that_leaves_nobody_is_not_called_a_node_that_holds_nobody():
+    given = {"model": "llama-3.1-405b", "dtype": "fp8", "accelerator": "b200-sxm"}
+    answer = ask("users-per-node", given | {"context_tokens": "1M"}).answer
+    assert answer.values["users_per_node"].value == 1
+    assert not answer.ok
+    assert "kept free that is nobody" in answer.says
+
+
 def test_a_latent_cache_is_kept_whole_by_every_rank_unless_sequences_are_spread():
     heads = ask(
         "users-per-node", {"model": "deepseek-v3", "accelerator": "h200-sxm", "dtype": "fp8"}
@@ -104,6 +112,13 @@ def test_a_latent_cache_is_kept_whole_by_every_rank_unless_sequences_are_spread(
     one = spread.answer.values["per_user_bytes"].value
     assert one == 70_272 * 8192
     assert heads.answer.values["per_user_bytes"].value == 8 * one
+
+
+def test_weights_as_shipped_are_counted_and_widened_where_the_device_cannot_multiply_them():
+    shipped = ask("users-per-node", {"model": "gpt-oss-120b", "dtype": "native"})
+    wide = ask("users-per-node", {"model": "gpt-oss-120b", "dtype": "bf16"})
+    assert value(shipped, "left_bytes") > value(wide, "left_bytes") + 160e9
+    assert value(shipped, "users_by_compute") == value(wide, "users_by_compute")
 
 
 def test_a_sweep_gives_the_same_as_asking_at_each_point():

@@ -45,6 +45,15 @@ def test_the_queue_grows_without_end_where_videos_come_faster_than_they_are_made
     full = ask(TOPIC, {"requests_per_s": "1requests/s"}).answer
     assert full.values["queue_s"].value == float("inf")
     assert not full.ok
+    assert "a queue without end" in full.says
+
+
+def test_what_twice_the_frames_take_is_told_for_the_model_that_was_asked():
+    for model, frames, double in (("wan2.1-t2v-14b", 81, 165), ("wan2.1-t2v-1.3b", 81, 165)):
+        one, two = (ask(TOPIC, {"model": model, "frames": n}).answer for n in (frames, double))
+        assert two.values["tokens"].value == 2 * one.values["tokens"].value
+        ratio = two.values["seconds"].value / one.values["seconds"].value
+        assert any(f"take {ratio:.4g} times as long" in note for note in one.notes)
 
 
 def test_a_language_model_makes_no_videos():

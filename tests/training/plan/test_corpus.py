@@ -49,3 +49,9 @@ def test_two_bytes_for_a_vocabulary_of_128k_are_refused():
     with pytest.raises(SpecError, match="2 bytes number 65,536 tokens") as caught:
         ask("corpus-pipeline", {"id_width": "2"})
     assert caught.value.remedy == "3 or 4"
+
+
+def test_more_clean_text_than_the_crawl_holds_is_refused():
+    with pytest.raises(SpecError, match="do not come out of") as caught:
+        ask("corpus-pipeline", {"raw_bytes": "100TB"})
+    assert caught.value.where == "raw"

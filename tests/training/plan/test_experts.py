@@ -2,6 +2,7 @@
 
 import pytest
 
+from ridgeline.errors import SpecError
 from ridgeline.platform.plan import topics
 from ridgeline.topics import ask
 
@@ -42,3 +43,9 @@ def test_traffic_behind_arithmetic_is_seen_only_where_it_outlasts_it():
     expected = half["exchange_s"].value - 0.5 * half["layer_s"].value
     assert half["exposed_s"].value == pytest.approx(expected)
     assert ask("expert-all-to-all", {"overlap": "1"}).answer.values["exposed_s"].value == 0
+
+
+def test_dense_models_are_refused():
+    with pytest.raises(SpecError, match="no experts") as caught:
+        ask("expert-all-to-all", {"model": "llama-3.1-8b"})
+    assert caught.value.where == "model"

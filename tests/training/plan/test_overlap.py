@@ -36,6 +36,11 @@ def test_the_number_of_parameters_does_not_matter_but_the_share_of_the_chip_does
     assert taken["slowed_s"].value > 0
 
 
+def test_a_node_whose_devices_bring_a_part_each_needs_as_many_times_fewer_tokens():
+    values = ask("fsdp-overlap").answer.values
+    assert 8 * values["least_tokens_by_node"].value == pytest.approx(values["least_tokens"].value)
+
+
 def test_backward_needs_more_tokens_with_32_bit_gradients():
     values = ask("fsdp-overlap").answer.values
     assert values["least_tokens_backward"].value == pytest.approx(

@@ -63,3 +63,9 @@ def test_gangs_past_the_largest_answer_no():
     largest = ask("spot-training").answer.values["largest_gang"].value
     assert ask("spot-training", {"nodes": int(largest)}).answer.ok
     assert not ask("spot-training", {"nodes": int(largest) + 1}).answer.ok
+
+
+def test_an_interval_that_never_survives_is_a_no_and_no_overflow():
+    asked = ask("spot-training", {"interval_s": "100 years", "node_loss_s": "1min"})
+    assert not asked.answer.ok
+    assert asked.answer.values["lost_share"].value == pytest.approx(1)

@@ -40,3 +40,11 @@ def test_replicas_that_each_read_their_copy_multiply_the_restore():
     values = ask("training-storage", {"replicas": 128}).answer.values
     one, all_of_them = values["restore_bytes_per_s"], values["restore_all_bytes_per_s"]
     assert all_of_them.value == pytest.approx(128 * one.value)
+
+
+def test_the_shared_tier_is_as_fast_as_the_drain_and_the_restore_need():
+    for restore in ("300s", "1000h"):
+        asked = ask("training-storage", {"restore_s": restore})
+        values, shared = asked.answer.values, asked.answer.table[1]["rate"].value
+        needed = (values["drain_bytes_per_s"].value, values["restore_bytes_per_s"].value)
+        assert shared == max(needed)

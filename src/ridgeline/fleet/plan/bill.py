@@ -89,7 +89,7 @@ def cluster_bill(
     pods = pods_for(asked, node_gpus, pod_gpus).named("pods", "pods")
     nodes = floor(pods * pod_gpus / node_gpus).named("nodes", "nodes")
     gpus = (nodes * node_gpus).named("gpus", "GPUs")
-    net = fabric(gpus, radix, core_oversubscription=core_oversubscription)
+    net = fabric(gpus, radix, core_oversubscription=core_oversubscription, where="deadline")
     state = state_file_bytes(model.params, kept_bytes).named("checkpoint_bytes", "TB")
     rate = landed_bytes_per_s(state, within_s).named("checkpoint_bytes_per_s", "GB/s")
     servers = storage_nodes_for(rate, server_bytes_per_s, state * checkpoints, server_bytes)
@@ -153,7 +153,7 @@ def _network(
     return (
         _item("leaf switches", net.leaves, half),
         _item("middle switches", net.middle, f"{show(radix)}, none with two tiers"),
-        _item("core switches", net.top, f"{show(core_oversubscription)} below for each above"),
+        _item("core switches", net.top, f"oversubscription {show(core_oversubscription)}"),
         _item("switches", net.switches, f"{show(net.tiers)} tiers of {show(radix)} a switch"),
         _item("cables", net.cables, "one an endpoint and tier at full bisection"),
     )

@@ -145,17 +145,21 @@ def cables(
     nodes: Number = count(64, "Nodes with accelerators.", noun="nodes", most=4096),
     back_nics: Number = count(8, "Cards of a node on the back end.", noun="ports"),
     front_nics: Number = count(2, "Cards of a node on the front end.", noun="ports"),
-    managed_ports: Number = count(4, "Managed ports of a node.", noun="ports"),
-    storage_nodes: Number = count(8, "Storage nodes, on the front end alike.", least=0),
-    storage_managed_ports: Number = count(2, "Managed ports of a storage node.", noun="ports"),
+    managed_ports: Number = count(4, "Managed ports of a node.", noun="ports", most=64),
+    storage_nodes: Number = count(8, "Storage nodes, on the front end alike.", least=0, most=4096),
+    storage_managed_ports: Number = count(
+        2, "Managed ports of a storage node.", noun="ports", most=64
+    ),
     nodes_per_pdu: Number = count(2, "Nodes for each managed power unit."),
     radix: Number = count(64, "Ports of a back-end switch.", noun="ports", least=4),
     front_radix: Number = count(64, "Ports of a front-end switch.", noun="ports", least=4),
     front_oversubscription: Number = amount(
         "1", "x", "Ports of a front-end leaf downward for each upward.", least="1", most="32"
     ),
-    access_ports: Number = count(48, "Ports of a management switch.", noun="ports"),
-    collecting_ports: Number = count(32, "Ports of the management tier above.", noun="ports"),
+    access_ports: Number = count(48, "Ports of a management switch.", noun="ports", most=1024),
+    collecting_ports: Number = count(
+        32, "Ports of the management tier above.", noun="ports", most=1024
+    ),
     network: str = choice(
         "all", ("all", BACK_END, FRONT_END, OUT_OF_BAND), "Whose cables are listed."
     ),

@@ -18,7 +18,6 @@ from ridgeline.physics.fabric import (
     crossing_slowdown,
     leaf_down_ports,
     leaf_switches,
-    pod_count,
     spine_switches,
     switch_hops,
     three_tier_endpoints,
@@ -58,7 +57,6 @@ class Fabric:
     uplink_cables: Quantity
     cables: Quantity
     hops: Quantity
-    pods: Quantity
     down_ports: Quantity
     up_ports: Quantity
     oversubscription: Quantity
@@ -72,14 +70,15 @@ def fabric(
     oversubscription: Number = 1.0,
     top_radix: Quantity | None = None,
     core_oversubscription: Number = 1.0,
+    where: str = "endpoints",
 ) -> Fabric:
-    """The fabric with the fewest tiers; SpecError where three do not reach."""
+    """The fabric with the fewest tiers; SpecError where three do not reach, naming `where`."""
     crown = radix if top_radix is None else top_radix
     down = leaf_down_ports(radix, oversubscription).named("down_ports", "ports")
     up = largest(rest=radix - down, one=1).named("up_ports", "ports")
     two_most = two_tier_endpoints(down, crown).named("two_tier_most", "endpoints")
     three_most = three_tier_endpoints(down, radix, crown).named("three_tier_most", "endpoints")
-    _check_reach(endpoints, three_most)
+    _check_reach(endpoints, three_most, where)
     alone, two = endpoints <= radix, endpoints <= two_most
     leaves = choose(alone, 1, leaf_switches(endpoints, down), why=_ALONE)
     leaves = leaves.named("leaves", "leaves")
@@ -103,7 +102,6 @@ def fabric(
         uplink_cables=(uplinks + third).named("uplink_cables", "cables"),
         cables=(endpoints + uplinks + third).named("cables", "cables"),
         hops=switch_hops(tiers).named("hops", "hops"),
-        pods=choose(two, 1, pod_count(leaves, radix), why=_TWO).named("pods", "pods"),
         down_ports=down,
         up_ports=up,
         oversubscription=choose(alone, 1, down / up, why=_ALONE).named(
@@ -119,11 +117,11 @@ def somewhere(condition: Any) -> bool:
     return bool(condition.any()) if hasattr(condition, "any") else bool(condition)
 
 
-def _check_reach(endpoints: Quantity, most: Quantity) -> None:
+def _check_reach(endpoints: Quantity, most: Quantity, where: str) -> None:
     if somewhere(endpoints > most):
         raise SpecError(
             f"{show(endpoints)} are beyond three tiers, which end at {show(most)}",
-            where="endpoints",
+            where=where,
             remedy="switches with more ports, several planes, or more oversubscription",
         )
 
@@ -133,7 +131,9 @@ def clos(
     endpoints: Number = count(512, "Ports of devices to connect, one plane.", noun="endpoints"),
     radix: Number = count(64, "Ports of a switch at the endpoints' speed.", noun="ports", least=4),
     switch: str = choice(_NONE, (_NONE, *SWITCHES), "Take the ports of this switch at --link."),
-    top_radix: Number = count(0, "Ports of a top switch; 0: as the others.", noun="ports", least=0),
+    top_radix: Number = count(
+        0, "Ports of a top switch; 0: as the others.", noun="ports", least=0, most=100_000
+    ),
     oversubscription: Number = amount(
         "1", "x", "Ports of a leaf downward for each upward.", least="1", most="63"
     ),
@@ -221,7 +221,7 @@ def _spread(made: Fabric) -> tuple[str, ...]:
     even = next((n for n in range(spines, up + 1) if up % n == 0), up)
     kept = Fraction(up // spines * spines, up)
     return (
-        f"{up} uplinks do not divide over {spines} spines. With {up // spines} links from each "
-        f"leaf to each spine {float(kept):.1%} of the uplinks are used; {even} spines take all of "
+        f"{up} uplinks do not divide over {spines} spines. With {up // spines} from each leaf "
+        f"to each spine {float(kept):.1%} of the uplinks are used; {even} spines take all of "
         "them evenly.",
     )

@@ -46,13 +46,14 @@ def coolant_loss(
         power_w, capacity, 1 - choose(warms, net, braked_share, why="warming even braked")
     )
     forever = trip * float("inf")
+    never = holds(trip >= forever)
     braked = choose(warms, warm_up_s(margin_k, slow, decay), forever, why="warming even braked")
     water_only = heating_k_per_s(power_w, heat_capacity_j_per_k(water_kg, 0 * metal_kg))
     layers = tuple(_layer(*layer, trip, (start_c, limit_c, rate)) for layer in LAYERS)
     in_time = [str(row["layer"]) for row in layers if row["in time"] == "yes"]
     return Answer(
         "{heating_rate}: from {start_c} to {limit_c} in {seconds_to_trip}"
-        if not holds(trip >= forever)
+        if not never
         else "{heating_rate} at first, and it settles below {limit_c}: what flows is enough",
         {
             "seconds_to_trip": trip,

@@ -24,6 +24,7 @@ class Limit:
     least: float | None
     most: float
     unit: str = ""
+    then: str = "treat or change coolant"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Coolant:
     limits_source: str
 
 
-_FILTER = Limit("filter mesh", None, 50, "um")
+_FILTER = Limit("filter mesh", None, 50, "um", "fit a finer one")
 COOLANTS = {
     "water": Coolant(
         4186, 1000, "water at 25 C, density rounded to 1 kg/L",
@@ -103,7 +104,7 @@ def liquid_cooling(
     table = (*trips, *_sample(fluid, measured))
     broken = tuple(f"Out of limits: {row['watch']}." for row in table if row["holds"] == "no")
     return Answer(
-        "{flow} of {coolant} carries {heat_w} at {rise_k}; {cdus}, {spare_cdus} of them spare",
+        "{flow} of {coolant} carries {heat_w} at {rise_k}; {cdus}, of which {cdus_needed} must run",
         {
             "flow": flow,
             "cdus": total,
@@ -154,12 +155,12 @@ def _trips(
 ) -> tuple[Row, ...]:  # fmt: skip
     """Watched all the time, in the order in which they show a fault; each has its action."""
     return (
-        _row("flow of the loop", trip_flow, "", flow, "brake power at once, power off after 2 s"),
-        _row("pressure over filter", "", "", "", "1.5x of commissioning: change it; falling: leak"),
-        _row("return temperature", "", return_limit_c, return_c, "brake power, start spare CDU"),
-        _row("supply temperature", dry_c, "", supply_c, "raise it: colder than this it drips"),
-        _row("leak rope", "", "", "", "shut the rack's valves, power the rack off, page"),
-        _row("die temperature", "", "", "", "firmware throttles: last line, not the first"),
+        _row("flow of the loop", trip_flow, "", flow, "brake at once, off after 2 s"),
+        _row("pressure over filter", "", "", "", "1.5x of commissioning: change filter"),
+        _row("return temperature", "", return_limit_c, return_c, "brake, start a spare CDU"),
+        _row("supply temperature", dry_c, "", supply_c, "raise it: it drips"),
+        _row("leak rope", "", "", "", "shut rack valves, power off"),
+        _row("die temperature", "", "", "", "firmware throttles"),
     )
 
 
@@ -176,7 +177,7 @@ def _sample(fluid: Coolant, measured: Mapping[str, Number]) -> tuple[Row, ...]:
     return tuple(
         _row(
             limit.watch, bound(limit, limit.least, "least"), bound(limit, limit.most, "most"),
-            measured.get(limit.watch, ""), "treat or change the coolant; correct the filter",
+            measured.get(limit.watch, ""), limit.then,
         )
         for limit in fluid.limits
     )  # fmt: skip

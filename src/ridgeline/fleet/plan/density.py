@@ -37,7 +37,7 @@ class Phase:
 
 @topic("rack-density", subject="fleet")
 def rack_density(
-    racks: Number = count(40, "Racks of the hall.", noun="racks"),
+    racks: Number = count(40, "Racks of the hall.", noun="racks", most=10_000),
     rack_w: Number = amount("40 kW", "kW", "Power of a rack today.", least="1 kW"),
     density: Number = amount("2", "x", "How many times as dense they become.", least="1.01"),
     floor_w: Number = amount("1.4 MW", "MW", "Capacity that has to stay in use."),
@@ -75,9 +75,8 @@ def rack_density(
     least = smallest(
         today=whole, **{f"phase_{k}": one.during_w for k, one in enumerate(phases, 1)}
     ).named("least_capacity", "MW")  # fmt: skip
-    finish = phases[-1].ends if phases and not problem else start * float("inf")
-    values = {
-        "finish": finish.named("finish", "day"),
+    finish = {} if problem else {"finish": phases[-1].ends.named("finish", "day")}
+    values = finish | {
         "least_capacity": least,
         "floor": floor_w,
         "final_capacity": final,

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.fleet.plan.clos import somewhere
+from ridgeline.physics.bill import nodes_for
 from ridgeline.physics.domains import (
     domain_failures_per_s,
     domain_step_s,
     domain_traffic_s,
     inside_share,
     lost_gpu_s_per_s,
-    racks_of,
 )
 from ridgeline.physics.fabric import link_rate_ratio
 from ridgeline.quantity import Number, Quantity, largest
@@ -19,6 +19,7 @@ from ridgeline.topics import Answer, amount, an_accelerator, count, topic
 
 _NODE = "DGX B200: 14.3 kW at most, four a rack"
 _RACK = "published racks of 72: 115 to 120 kW to liquid, 120 to 142 kW in all"
+_NVL = 72.0
 _LLAMA = "Llama 3, 2024: 419 interruptions in 54 days on 16,384 devices"
 
 
@@ -63,6 +64,7 @@ def scale_up_domain(
     rack_w: Number = amount(
         "132 kW", "kW", "Power of a rack-scale rack.", interval=("120 kW", "142 kW"), source=_RACK
     ),
+    rack_gpus: Number = count(72, "Devices in a rack-scale rack.", noun="GPUs"),
     rack_kg: Number = amount("1360 kg", "kg", "Its mass.", source="published: 1.36 t a rack"),
     node_rack_w: Number = amount("57 kW", "kW", "Power of a rack of small nodes.", source=_NODE),
     node_rack_gpus: Number = count(32, "Devices in a rack of small nodes.", noun="GPUs"),
@@ -82,19 +84,19 @@ def scale_up_domain(
         inside = inside_share(kind.domain, group).named(f"{kind.id}_inside_share", "%")
         traffic = domain_traffic_s(exchanged_bytes, inside, kind.link_bytes_per_s, nic_bytes_per_s)
         failures = domain_failures_per_s(kind.domain, device_failure_s)
-        racks = racks_of(gpus, in_rack).named("racks", "racks")
+        racks = nodes_for(gpus, in_rack).named("racks", "racks")
         return _Design(
             domain_step_s(compute_s, traffic).named(f"{kind.id}_step_s", "ms"),
             kind.domain,
             failures,
-            lost_gpu_s_per_s(gpus, kind.domain, failures, repair_s).named("lost_gpus", "GPUs"),
+            lost_gpu_s_per_s(gpus, failures, repair_s).named("lost_gpus", "GPUs"),
             racks,
             power_w,
             largest(over=power_w - hall_rack_w, none=0).named("power_gap_w", "kW"),
             largest(over=mass_kg - hall_rack_kg, none=0).named("mass_gap_kg", "kg"),
         )
 
-    big = design(rack, rack_w, rack_kg, rack.domain)
+    big = design(rack, rack_w, rack_kg, rack_gpus)
     small = design(node, node_rack_w, node_rack_kg, node_rack_gpus)
     ratio = link_rate_ratio(rack.link_bytes_per_s, nic_bytes_per_s).named("link_rate_ratio", "x")
     return Answer(
@@ -120,13 +122,13 @@ def _row(kind: Accelerator, made: _Design) -> dict[str, Quantity | str]:
     return {
         "design": kind.name,
         "step": made.step_s,
-        "blast_radius": made.radius,
-        "between_failures": (1 / made.failures_per_s).named("domain_failure_s", "h"),
-        "out_on_average": made.lost,
+        "a fault takes": made.radius,
+        "fails every": (1 / made.failures_per_s).named("domain_failure_s", "h"),
+        "out on average": made.lost,
         "racks": made.racks,
-        "rack_power": made.rack_w,
-        "power_gap": made.power_gap_w,
-        "mass_gap": made.mass_gap_kg,
+        "of a rack": made.rack_w,
+        "hall lacks": made.power_gap_w,
+        "floor lacks": made.mass_gap_kg,
     }
 
 
@@ -136,9 +138,12 @@ def _notes(rack: Accelerator, ratio: Quantity, nic: Quantity, big: _Design) -> t
         f"Per direction: {show(rack.link_bytes_per_s)} within the domain against {show(card)} a "
         f"card, {show(ratio)}. At twice the card's rate it is half of that; a headline that sums "
         "both directions of one link only doubles it.",
-        "A domain of 72 is run with 64 to 68 at work and the rest in reserve: partitions step by "
-        "a tray of four, and the job then outlives a tray.",
     ]
+    if somewhere(rack.domain.value == _NVL):
+        told.append(
+            "A domain of 72 is run with 64 to 68 at work and the rest in reserve: partitions step "
+            "by a tray of four, and the job then outlives a tray."
+        )
     if somewhere(big.power_gap_w > 0):
         told.append(
             f"The hall lacks {show(big.power_gap_w)} at each such rack: above about 40 kW it takes "

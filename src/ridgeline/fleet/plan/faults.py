@@ -41,16 +41,18 @@ def intermittent_fault(
         f"{verdict}: it fails {{mean}} of tests ({{low}} to {{high}}); accepting costs "
         "{accept_cost}, rejecting {reject_cost}",
         {
-            "mean": mean.named("mean"),
-            "low": bound(tail).named("low"),
-            "high": bound(1 - tail).named("high"),
+            "mean": mean.named("mean", "%", note="of tests that it fails"),
+            "low": bound(tail).named("low", "%"),
+            "high": bound(1 - tail).named("high", "%"),
             "cost_of_a_miss": miss_usd,
             "chance_of_a_miss": missed,
             "accept_cost": accept_usd,
             "reject_cost": reject_usd,
             "clean_tests_needed": more.named("clean_tests_needed", "tests"),
             "tests_to_see_limit": tests_to_see(limit, confidence).named("tests_to_see", "tests"),
-            "limit_passes_all": ((1 - limit) ** passes).named("limit_passes_all", "%"),
+            "limit_passes_all": ((1 - limit) ** passes).named(
+                "limit_passes_all", "%", note="of devices that fail just that often pass as many"
+            ),
         },
         notes=_NOTES,
     )

@@ -22,7 +22,7 @@ _EXPLAINED = 2.0
 
 @topic("link-flap", subject="network")
 def link_flap(
-    flap_s: Number = amount("2 s", "s", "How long the link was down."),
+    flap_s: Number = amount("2 s", "s", "How long the link was down.", least="1 ms"),
     gpus: Number = count(1000, "Devices of the job on it.", noun="GPUs"),
     timeout_exponent: Number = count(20, "NCCL_IB_TIMEOUT: 4.096 us x 2^this a try.", most=31),
     retries: Number = count(7, "NCCL_IB_RETRY_CNT.", most=7),
@@ -137,6 +137,8 @@ def _verdict(
 
 
 def _replay_notes(rate: Quantity, lost: Quantity, expected: Quantity) -> tuple[str, ...]:
+    if not somewhere(rate > 0):
+        return ("Healthy links replay nothing: read the counters again after a day.",)
     told = [
         f"A rate of {show(rate)} reads as nothing, and costs {show(lost)}: go-back-N repeats the "
         "whole window. Selective repeat would lose the rate itself.",

@@ -62,7 +62,7 @@ def rank_orders(axes: Axes) -> list[Order]:
     if not found:
         raise SpecError(
             f"no order of ranks fills nodes of {node}",
-            where="tensor_parallel",
+            where="tensor-parallel",
             remedy="degrees whose products divide the node or are multiples of it",
         )
     return sorted(found, key=lambda one: (one.step_s.value, [AXES.index(a) for a in one.axes]))
@@ -138,7 +138,7 @@ def _row(order: Order, best: Order) -> dict[str, Quantity | str]:
     return {
         "order": str(order),
         "network": order.step_s,
-        "against_best": (order.step_s / best.step_s).named("against_best", "x"),
+        "against the best": (order.step_s / best.step_s).named("against_best", "x"),
     }
 
 
@@ -184,15 +184,17 @@ def _check(model: Model, degrees: dict[str, Quantity], node_gpus: Quantity) -> N
     if round(model.heads.value) % tensor:
         raise SpecError(
             f"{tensor} does not divide {show(model.heads)} attention heads",
-            where="tensor_parallel",
+            where="tensor-parallel",
             remedy=f"a divisor of {model.heads.value:g}",
         )
     total = prod(round(degree.value) for degree in degrees.values())
     node = round(node_gpus.value)
-    if total == 1 or (total > node and total % node):
+    if total == 1:
+        raise SpecError("one rank has nobody to send to", where="data-parallel", remedy="2 or more")
+    if total > node and total % node:
         raise SpecError(
             f"{total} ranks do not fill nodes of {node}",
-            where="data_parallel",
+            where="data-parallel",
             remedy="degrees whose product is a multiple of the node",
         )
 
@@ -208,7 +210,7 @@ def _notes(
     told = [
         f"Inside a node {link.value / 1e9:,.0f} GB/s, between nodes {nic.value / 1e9:,.0f} GB/s a "
         f"device, both in one direction: {show(speed)}. Often told as {2 * speed.value:,.3g}x, "
-        "which divides the sum of both NVLink directions by one direction of the network."
+        "which divides the sum of both directions inside by one direction of the network."
     ]
     if degrees["tensor"] > node_gpus:
         told.append(

@@ -86,8 +86,8 @@ def networks(
     """All three, from the nodes up; the third manages the switches of the other two."""
     back_endpoints = (nodes * back_nics).named("back_endpoints", "ports")
     front_endpoints = ((nodes + storage_nodes) * front_nics).named("front_endpoints", "ports")
-    back = fabric(back_endpoints, radix)
-    front = fabric(front_endpoints, front_radix, front_oversubscription)
+    back = fabric(back_endpoints, radix, where="nodes")
+    front = fabric(front_endpoints, front_radix, front_oversubscription, where="nodes")
     pdus = ceil((nodes + storage_nodes) / nodes_per_pdu).named("power_units")
     managed = management_endpoints(
         nodes,
@@ -162,7 +162,7 @@ def cluster_networks(
         _row(OUT_OF_BAND, tree.endpoints, tree.switches, tree.cables, _COPPER, copper),
     )
     total = {
-        key: sum(row[key] for row in rows[1:]) + rows[0][key]
+        key: sum((row[key] for row in rows[1:]), start=rows[0][key])
         for key in ("ports", "switches", "cables", "cost")
     }
     return Answer(

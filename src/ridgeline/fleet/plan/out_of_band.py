@@ -5,12 +5,18 @@ from ridgeline.physics.management import management_endpoints, prefix_addresses,
 from ridgeline.quantity import Number, Quantity, ceil
 from ridgeline.topics import Answer, amount, choice, count, topic
 
+#: Where people come from, and how.
 _ACCESS = {
-    "bastion": "from the bastion, with a person's own key and a second factor, recorded",
-    "vpn": "through the site's VPN, with a person's own certificate, recorded",
-    "console": "from consoles on site only; nobody from outside",
+    "bastion": ("the bastion", "with a person's own key and a second factor, recorded"),
+    "vpn": ("the site's VPN", "with a person's own certificate, recorded"),
+    "console": ("consoles on site", "and from nowhere outside"),
 }
-_NOBODY = "never from a tenant's host, a job, or the other two networks"
+#: What may reach a class of port besides people.
+_MACHINES = {
+    "host": "provisioning, monitoring",
+    "power unit": "facility controllers",
+    "cooling unit": "facility controllers",
+}
 
 
 @topic("out-of-band", subject="network")
@@ -44,7 +50,7 @@ def out_of_band(
         growth,
         access,
     )
-    rooms = [prefix_addresses(row["prefix_length"]) for row in classes]
+    rooms = [prefix_addresses(row["prefix"]) for row in classes]
     room = sum(rooms[1:], start=rooms[0]).named("subnet_addresses")
     prefix = prefix_length(room, 1, reserved=0).named("prefix_length")
     return Answer(
@@ -62,6 +68,8 @@ def out_of_band(
         },
         table=classes,
         notes=(
+            f"People come from {_ACCESS[access][0]} {_ACCESS[access][1]}. Nothing comes from a "
+            "tenant's host, a job, or the other two networks.",
             "No switch, router or cable here carries traffic of another network: of those only "
             "the management ports of switches are plugged in, as things that are managed.",
             "Feed it from other breakers and route it over another uplink than what it is there "
@@ -78,16 +86,8 @@ def _classes(
         {
             "class": kind,
             "ports": ports.named(f"{kind.replace(' ', '_').lower()}_endpoints", "ports"),
-            "prefix_length": prefix_length(ports, growth).named("class_prefix_length"),
-            "may_connect": _rule(kind, access),
+            "prefix": prefix_length(ports, growth).named("class_prefix_length"),
+            "may connect": f"{_MACHINES.get(kind, 'the fleet controllers')}; {_ACCESS[access][0]}",
         }
         for kind, ports in counted.items()
     )
-
-
-def _rule(kind: str, access: str) -> str:
-    if kind in ("power unit", "cooling unit"):
-        return f"facility controllers, and {_ACCESS[access]}; {_NOBODY}"
-    if kind == "host":
-        return f"provisioning and monitoring, and {_ACCESS[access]}"
-    return f"the fleet's controllers, and {_ACCESS[access]}; {_NOBODY}"

@@ -47,8 +47,8 @@ def power_cap(
     saved = (accelerator.tdp_w * (1 - cap)).named("power_saved", "W")
     gain = ((1 - even) / cap - 1).named("work_per_joule_gain", "%")
     return Answer(
-        "A cap at {cap} costs {loss} of throughput, and {loss_uneven} where ranks differ by "
-        "{uneven}: all wait for the slowest",
+        "A cap at {cap} of board power costs {loss} of throughput; with single ranks {uneven} "
+        "lower it costs {loss_uneven}, since all wait for the slowest",
         {
             "loss": even,
             "clock": clock_share(cap, static_share, voltage_floor).named("clock", "%"),

@@ -6,8 +6,10 @@ from typing import Any
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.accelerators import accelerator as by_name
 from ridgeline.errors import SpecError, UnitError
+from ridgeline.fleet.plan.power_peak import boards_share
 from ridgeline.physics.power import compute_w, nodes_fed
 from ridgeline.quantity import Number, Provenance, Quantity, given, holds
+from ridgeline.show import show
 from ridgeline.topics import DTYPES, Answer, amount, an_accelerator, choice, text, topic
 from ridgeline.units import parse_number, parse_unit
 
@@ -63,6 +65,7 @@ def power_envelope(
 ) -> Answer:  # fmt: skip
     """GPUs and FLOP/s that a power envelope holds, by option, and the gain of each overhead cut."""
     _distribution_fits(pue, distribution_share)
+    boards = boards_share(accelerator, node_w)
     site = Site(site_w, pue, network_share)
     first = Option(accelerator, accelerator.per_node, node_w)
     cooling = (pue - 1 - distribution_share).named("cooling_share", note="of IT power")
@@ -78,7 +81,7 @@ def power_envelope(
     used = gpus / first.devices * node_w
     gains = {
         f"gain_{name}": (_gpus(first, after).named(f"gpus_{name}_cut") - gpus).named(
-            f"gain_{name}", "GPUs"
+            f"gain_{name}", "GPUs", note=f"with {show(cut)} of it cut"
         )
         for name, after in trimmed.items()
     }
@@ -90,6 +93,7 @@ def power_envelope(
             "flop_per_s": (gpus * accelerator.flop_per_s(dtype)).named("total_flop_per_s"),
             "compute": compute,
             **gains,
+            "boards_share": boards,
             "unused": (compute - used).named("unused_w", "kW", note="less than one node"),
         },
         rows,
@@ -99,6 +103,8 @@ def power_envelope(
 
 _NOTES = (
     "Only whole nodes count: an overhead cut that frees less than a node gives nothing by itself.",
+    "boards_share is what the boards draw of a node: 50 to 60 % is usual with air. A node power "
+    "that was meant for another accelerator shows there.",
     "Nodes are counted at their most. `ridgeline plan power-cap` says what a cap costs and so how "
     "many more nodes the same feed could run.",
     "Fans count as IT power: where liquid replaces them the site holds more, though its PUE looks "

@@ -27,6 +27,8 @@ from ridgeline.topics import Answer, amount, an_accelerator, count, text, topic
 from ridgeline.units import parse_number, parse_unit
 
 _ROUNDING = 1e-9
+#: More jobs than these are as even as can be.
+_MOST_JOBS = 64
 _EXAMPLE = "compute 800ms 100%; all-reduce 200ms 40%"
 #: Time until a durable fix is in place.
 _LEADS = {"start jobs apart": "1 h", "floor load, ramp limits": "14 day",
@@ -73,7 +75,8 @@ def power_peak(
     phases: str = text(
         _EXAMPLE, "Phases of a step as NAME DURATION POWER; ...", other="compute 1s 100%"
     ),
-    jobs: Number = count(4, "Independent jobs that share the nodes evenly.", noun="jobs"),
+    jobs: Number = count(4, "Independent jobs that share the nodes evenly.", noun="jobs",
+                         most=_MOST_JOBS),
     static_share: Number = amount("0", "", "Board power that no clock lowers.", most="0.25"),
     least_cap: Number = amount("0.3", "", "Lowest power limit that a board takes.", least="0.05",
                                most="1"),
@@ -82,7 +85,7 @@ def power_peak(
 ) -> Answer:  # fmt: skip
     """Peak of synchronised jobs on a feed, the cap that keeps it, its cost, and ranked fixes."""
     _moves_a_clock(least_cap, static_share)
-    step, boards = read(phases), _boards(accelerator, node_w)
+    step, boards = read(phases), boards_share(accelerator, node_w)
     length = _sum([one.lasts for one in step]).named("step", "s")
     energy = _sum([one.lasts * one.power for one in step])
     most = largest(**{_word(one.name): one.power for one in step}).named("peak_share")
@@ -104,7 +107,9 @@ def power_peak(
     ]
     cost = (1 - length / _sum(slower).named("capped_step", "s")).named("throughput_cost", "%")
     capped_w = (peak_w * (1 - boards * (1 - cap))).named("capped_peak")
-    compute_cost = (1 - clock_share(cap, static_share)).named("compute_cost", "%")
+    compute_cost = (1 - clock_share(cap, static_share)).named(
+        "compute_cost", "%", note="of the clock, in the phase that draws most"
+    )
     told_s = command_all_s(nodes, nodes_at_once, command_s).named("time_to_cap")
     stored = buffer_j(largest(none=0 * peak_w, excess=peak_w - feed_w), _high(step, allowed))
     site = Site(nodes, node_w * most, feed_w, peak_w, average_w)
@@ -214,14 +219,15 @@ def _others(site: Site, told_s: Number, apart_w: Number) -> list[Fix]:
     ]
 
 
-def _boards(accelerator: Accelerator, node_w: Number) -> Quantity:
+def boards_share(accelerator: Accelerator, node_w: Number) -> Quantity:
+    """Share of a node's power that its boards draw; SpecError where that is more than all."""
     share: Quantity = accelerator.per_node * accelerator.tdp_w / node_w
     if not holds(share <= 1 + _ROUNDING):
         raise SpecError(
             f"less than the boards of {accelerator.name} draw together", where="node",
             remedy="the most that the whole node draws",
         )  # fmt: skip
-    return share.named("boards_share", note="of a node's power; a cap moves only this")
+    return share.named("boards_share", "%", note="of a node's power; a cap moves only this")
 
 
 def _ranked(fixes: Sequence[Fix], feed_w: Number) -> tuple[dict[str, Quantity | str], ...]:

@@ -21,7 +21,7 @@ from ridgeline.topics import Answer, amount, an_accelerator, count, topic
 @topic("rail-fabric", subject="network")
 def rail_fabric(
     nodes: Number = count(64, "Nodes to connect.", noun="nodes", least=2),
-    rails: Number = count(8, "Network cards of a node, one a rail."),
+    rails: Number = count(8, "Network cards of a node, one a rail.", noun="ports"),
     radix: Number = count(64, "Ports of a switch at the cards' speed.", noun="ports", least=4),
     oversubscription: Number = amount(
         "1", "x", "Ports of a leaf downward for each upward.", least="1", most="63"
@@ -93,12 +93,15 @@ def _pairs(
     rest = (1 - own_node - own_rail).named("other_rail_share", "%")
     one_leaf, spine = switch_hops(one), switch_hops(two)
     return (
-        _pair("same node, over NVLink", own_node, zero, inner),
+        _pair("same node, over its own links", own_node, zero, inner),
         _pair("same rail, same leaf", own_rail * near, one_leaf, outer),
         _pair("same rail, other leaf", own_rail * crossing, spine, outer),
         _pair("other rail, other node, over the spine", rest, spine, outer),
         _pair(
-            "of these one hop away, if first over NVLink to that rail", rest * near, one_leaf, outer
+            "of these one hop away, if passed on inside the node to that rail",
+            rest * near,
+            one_leaf,
+            outer,
         ),
     )
 
@@ -129,8 +132,8 @@ def _notes(
         )
     both, card = (inner * 2).named("both_directions", "GB/s"), outer.named("one_direction", "GB/s")
     told.append(
-        f"Often told: {show(both)} of NVLink drop to {show(card)} of network, {show(ratio * 2)}x. "
-        f"The first is the sum of both directions, the second is one: like with like it is "
-        f"{show(ratio)}."
+        f"Often told: {show(both)} inside the node drop to {show(card)} of network, "
+        f"{show((ratio * 2).named('', 'x'))}. The first is the sum of both directions, the second "
+        f"is one: like with like it is {show(ratio)}."
     )
     return tuple(told)

@@ -3,6 +3,7 @@
 Most faults come from a few devices that are really bad; each fault is weak evidence of being one.
 """
 
+import math
 from dataclasses import dataclass
 
 from ridgeline.errors import SpecError
@@ -67,7 +68,11 @@ def device_replacement(
     keep_usd = smallest(**_costs(money, chance, "kept")).named("keep_cost", "USD")
     now_usd = (replace_usd + fault_usd * good).named("replace_cost", "USD")
     return Answer(
-        _says(fatal, keep=holds(keep_usd <= now_usd)),
+        _says(
+            fatal,
+            keep=holds(keep_usd <= now_usd),
+            is_never=holds(threshold.value == float("inf")),
+        ),
         {
             "threshold": threshold,
             "least_cost": best,
@@ -93,22 +98,22 @@ _NOTES = (
 
 def _threshold(best: Quantity) -> Quantity:
     """The repeat that is cheapest; unlimited where never is."""
-    import numpy as np
-
-    index = np.asarray(best.chosen)
-    repeat = np.where(index >= MOST, np.inf, index + 1.0)
-    value = repeat if repeat.ndim else float(repeat)
+    value = choose(best.chosen >= MOST, math.inf, best.chosen + 1.0, why="never is")
     return Quantity(
         value, parse_unit("faults"), name="threshold", op="cheapest", args=(best,)
     ).named("threshold")
 
 
-def _says(fatal: bool, *, keep: bool) -> str:
-    rule = "as a rule, replacing is cheapest at {threshold} in {window_s}"
+def _says(fatal: bool, *, keep: bool, is_never: bool) -> str:
+    rule = (
+        "as a rule, replacing never pays within {window_s}"
+        if is_never
+        else "as a rule, replacing is cheapest at {threshold} in {window_s}"
+    )
     if fatal:
         return f"replace at once: the sign is fatal; without one, {rule}"
     verdict = "keep" if keep else "replace"
-    return f"{verdict}: {{faults}} in {{seen_s}} make it bad with {{chance_it_is_bad}}; {rule}"
+    return f"{verdict}: {{faults}} in {{seen_s}} make it a bad one at {{chance_it_is_bad}}; {rule}"
 
 
 def _costs(money: Money, faulty_share: Number, name: str) -> dict[str, Number]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ridgeline.physics.spares import failures_in, in_repair_nodes, poisson_quantile, spare_nodes
+from ridgeline.physics.spares import failures_in, poisson_quantile, spare_nodes
 from ridgeline.quantity import Number, Quantity
 from ridgeline.show import show
 from ridgeline.topics import Answer, amount, count, topic
@@ -33,7 +33,7 @@ def reserves(
     confidence: Quantity,
 ) -> Reserves:
     """Repair pipeline, restart pool and correlated buffer of a fleet."""
-    mean = in_repair_nodes(nodes, failing_share, period_s, turnaround_s)
+    mean = failures_in(nodes, failing_share, period_s, turnaround_s)
     mean = mean.named("mean_in_repair", "nodes")
     repair = poisson_quantile(mean, confidence).named("repair_nodes", "nodes")
     at_once = failures_in(nodes, failing_share, period_s, replacement_s).named("failures_at_once")
@@ -100,8 +100,8 @@ def spares(
             _reserve("correlated buffer", found.together, "the largest unit that fails at once"),
         ),
         notes=(
-            f"A reserve of the mean, {show(found.mean_in_repair)}, is too small about as often as "
-            "not: nodes in repair vary like a Poisson number.",
+            f"Nodes in repair vary like a Poisson number around {show(found.mean_in_repair)}: a "
+            "reserve of the mean is too small a good part of the time.",
             "The reserves are added and not merged: when a rack fails, the nodes away for repair "
             "do not come back, and the next single failure still needs a node.",
         ),

@@ -1,5 +1,7 @@
 """Past two tiers: a third one, wider switches, rails or planes, at equal endpoints."""
 
+from dataclasses import dataclass
+
 from ridgeline.fleet.plan.clos import Fabric, fabric
 from ridgeline.physics.fabric import transceiver_count
 from ridgeline.quantity import Number, Quantity, ceil, given
@@ -45,15 +47,13 @@ def fabric_tiers(
     narrow, wide = fabric(endpoints, radix), fabric(endpoints, wider_radix)
     a_rail = ceil(endpoints / rails).named("rail_endpoints", "endpoints")
     own_rail, split = fabric(a_rail, radix), fabric(endpoints, radix * planes)
+    prices = _Prices(switch_w, switch_usd, transceiver_w, transceiver_usd)
+    wider = _Prices(wider_switch_w, wider_switch_usd, transceiver_w, transceiver_usd)
     each = {
-        "narrow": _Priced(narrow, 1, 1, switch_w, switch_usd, transceiver_w, transceiver_usd),
-        "wide": _Priced(
-            wide, 1, 1, wider_switch_w, wider_switch_usd, transceiver_w, transceiver_usd
-        ),
-        "rails": _Priced(own_rail, rails, 1, switch_w, switch_usd, transceiver_w, transceiver_usd),
-        "planes": _Priced(
-            split, planes, planes, switch_w, switch_usd, transceiver_w, transceiver_usd
-        ),
+        "narrow": _Priced(narrow, prices, 1, 1),
+        "wide": _Priced(wide, wider, 1, 1),
+        "rails": _Priced(own_rail, prices, rails, 1),
+        "planes": _Priced(split, prices, planes, planes),
     }
     first, second = each["narrow"], each["wide"]
     return Answer(
@@ -87,30 +87,28 @@ def fabric_tiers(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """What a switch and a transceiver take."""
+
+    switch_w: Quantity
+    switch_usd: Quantity
+    transceiver_w: Quantity
+    transceiver_usd: Quantity
+
+
 class _Priced:
     """A fabric, how many of it, and what that takes in watts and dollars."""
 
-    def __init__(
-        self,
-        made: Fabric,
-        copies: Number,
-        split: Number,
-        switch_w: Quantity,
-        switch_usd: Quantity,
-        transceiver_w: Quantity,
-        transceiver_usd: Quantity,
-    ) -> None:
+    def __init__(self, made: Fabric, prices: _Prices, copies: Number, split: Number) -> None:
         self.made = made
         self.switches = (made.switches * copies).named("all_switches", "switches")
         # A split port has one cable and one module for all its parts.
         self.cables = ceil(made.cables * copies / split).named("all_cables", "cables")
         self.transceivers = transceiver_count(self.cables).named("transceivers")
-        self.power_w = (self.switches * switch_w + self.transceivers * transceiver_w).named(
-            "power_w"
-        )
-        self.cost_usd = (self.switches * switch_usd + self.transceivers * transceiver_usd).named(
-            "cost_usd", "MUSD"
-        )
+        power = self.switches * prices.switch_w + self.transceivers * prices.transceiver_w
+        cost = self.switches * prices.switch_usd + self.transceivers * prices.transceiver_usd
+        self.power_w, self.cost_usd = power.named("power_w"), cost.named("cost_usd", "MUSD")
 
     def row(self, told: str) -> dict[str, Quantity | str]:
         """One line of the table."""

@@ -8,12 +8,11 @@ from ridgeline.catalog.models import Model
 from ridgeline.errors import SpecError
 from ridgeline.physics.adapters import (
     feed_forward_adapter_params,
-    key_adapter_params,
-    query_adapter_params,
+    projection_adapter_params,
 )
 from ridgeline.physics.size import distinct_experts, weight_bytes
-from ridgeline.quantity import Number, Quantity, ceil, floor, given, largest
-from ridgeline.serving.plan.decode import Decode
+from ridgeline.quantity import Number, Provenance, Quantity, ceil, floor, given, largest
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode
 from ridgeline.serving.plan.splits import check_tensor_parallel, points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
@@ -44,14 +43,17 @@ class Adapters:
             )
         queries, keys, has_block = _TARGETS[self.targets]
         model, rank = self.model, self.rank
-        like_query = query_adapter_params(rank, model.hidden, model.heads, model.head_dim)
-        like_key = key_adapter_params(rank, model.hidden, model.kv_heads, model.head_dim)
-        of_query = given(queries, name="matrices_like_query")
-        of_key = given(keys, name="matrices_like_key")
+        like_query = projection_adapter_params(rank, model.hidden, model.heads, model.head_dim)
+        like_key = projection_adapter_params(rank, model.hidden, model.kv_heads, model.head_dim)
+        of_query, of_key = self._matrices("query", queries), self._matrices("key", keys)
         total = model.layers * (of_query * like_query + of_key * like_key)
         if has_block:
             total = total + self._blocks()
         return total.named("adapter_params", "params")
+
+    def _matrices(self, like: str, number: int) -> Quantity:
+        name, source = f"matrices_like_{like}", f"targets={self.targets}"
+        return given(number, name=name, provenance=Provenance.DEFINED, source=source)
 
     def _blocks(self) -> Quantity:
         """Feed-forward adapters of all layers; each expert has its own."""
@@ -82,7 +84,7 @@ def adapters_topic(
     ),
     slowdown: Number = amount("10 %", "%", "Longer steps that are tolerated for mixing."),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
-    dtype: str = choice("bf16", DTYPES, "Type of the base."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the base; native is as shipped."),
     adapter_dtype: str = choice("bf16", DTYPES, "Type of the adapters."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
@@ -98,7 +100,7 @@ def adapters_topic(
     every = (adapters * one).named("adapters_bytes")
     copies = (adapters * base).named("copies_bytes")
     caches = (batch * decode.sequence_bytes(context_tokens)).named("batch_cache_bytes")
-    room = gpus * accelerator.memory_bytes * memory_share - base - caches
+    room = decode.left_bytes(memory_share) - caches
     room = room.named("room_bytes", note="beside the base and the caches of the batch")
     fit = largest(fit=floor(room / one), none=0).named("adapters_that_fit", "adapters")
     alone = (base + caches).named("base_step_bytes")
@@ -108,7 +110,8 @@ def adapters_topic(
     holds = max(points(fit - sticky)) >= 0
     return Answer(
         "{adapters} of rank {rank} are {adapters_bytes} against {copies_bytes} of copies on "
-        "{copies_gpus}: {memory_saved} less memory; a mixed step reads {mixed_step} of a plain one",
+        "{copies_gpus}: {memory_saved} less memory; a mixed step reads {mixed_step} what a plain "
+        "one does",
         {
             "memory_saved": (copies / (base + every)).named("memory_saved", "x"),
             "adapter_bytes": one,
@@ -126,7 +129,7 @@ def adapters_topic(
             "busiest_fills": (busiest_share * replicas).named("busiest_fills", "replicas"),
         },
         table=_limits(fit, (slowdown * alone / one), sticky, busiest_share * replicas),
-        notes=_notes(busiest_share * replicas, every, holds),
+        notes=_notes(busiest_share * replicas, every, room, holds),
         ok=holds,
     )
 
@@ -146,7 +149,7 @@ def _limits(
     )
 
 
-def _notes(fills: Quantity, every: Quantity, holds: bool) -> tuple[str, ...]:
+def _notes(fills: Quantity, every: Quantity, room: Quantity, holds: bool) -> tuple[str, ...]:
     notes = [
         "Route by adapter: a replica then holds its share of them, and a step mixes fewer.",
         "Two kinds of variant want a replica of their own: one busy enough to fill it (here the "
@@ -158,7 +161,9 @@ def _notes(fills: Quantity, every: Quantity, holds: bool) -> tuple[str, ...]:
             f"That is {max(points(every)) / 1e9:,.0f} GB of adapters: `a few gigabytes` is true of "
             "rank 8 on queries and values only."
         )
-    if not holds:
+    if max(points(room)) < 0:
+        notes.append("The base and the caches of the batch do not fit, adapters or not.")
+    elif not holds:
         notes.append("They do not all fit at once: keep the rest on the host and load on demand.")
     return tuple(notes)
 

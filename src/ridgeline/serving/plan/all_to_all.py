@@ -3,9 +3,10 @@
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
 from ridgeline.errors import SpecError
-from ridgeline.physics.latency_chain import collective_count, distinct_places, exchanges_s
+from ridgeline.physics.latency_chain import collective_count
 from ridgeline.physics.parallel import exchange_bytes_per_token
 from ridgeline.physics.roofline import read_s
+from ridgeline.physics.size import distinct_experts
 from ridgeline.quantity import Number, Quantity, ceil, largest, smallest
 from ridgeline.serving.plan.splits import check_divides
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
@@ -32,29 +33,27 @@ def moe_all_to_all(
         raise SpecError(f"{model.name} is dense", where="model", remedy="a mixture of experts")
     check_divides(expert_parallel, model.experts, "expert-parallel", "experts")
     dispatch, combine = dtype_bytes(dispatch_dtype), dtype_bytes(combine_dtype)
-    floor = exchanges_s(model.moe_layers, exchange_s).named("latency_floor_s", "ms")
+    each = exchange_bytes_per_token(1, model.hidden, dispatch, combine)
+    visit = (model.moe_layers * tokens * each).named("visit_bytes", "MB", note="one away from home")
+    collectives = collective_count(model.moe_layers).named("collectives", "collectives")
+    floor = (collectives * exchange_s).named("latency_floor_s", "ms")
     inside = smallest(devices=expert_parallel, domain=accelerator.domain)
     domains = ceil(expert_parallel / accelerator.domain).named("domains")
-    nodes = distinct_places(domains, model.top_k).named("visited_domains")
+    nodes = distinct_experts(domains, 1, model.top_k).named("visited_domains", note="drawn evenly")
     hops = {
         "within the domain": (inside, accelerator.link_bytes_per_s, model.top_k),
         "between domains": (domains, accelerator.nic_bytes_per_s, nodes),
     }
-    rows = [
-        _link(name, places, rate, visits, model, tokens, dispatch, combine, floor)
-        for name, (places, rate, visits) in hops.items()
-    ]
-    one_domain = _link(
-        "all in one domain", expert_parallel, accelerator.link_bytes_per_s, model.top_k,
-        model, tokens, dispatch, combine, floor,
-    )  # fmt: skip
+    rows = [_link(name, *hop, visit, floor) for name, hop in hops.items()]
+    alone = (expert_parallel, accelerator.link_bytes_per_s, model.top_k)
+    one_domain = _link("all in one domain", *alone, visit, floor)
     step = largest(domain=_time(rows[0]), network=_time(rows[1])).named("exchanges_s", "ms")
     return Answer(
         "{collectives} a step set a floor of {floor_s} at {exchange_s} each; with bytes on these "
         "links a step exchanges for {exchanges_s}, in one domain for {one_domain_s}",
         {
             "floor_s": floor,
-            "collectives": collective_count(model.moe_layers).named("collectives", "collectives"),
+            "collectives": collectives,
             "exchanges_s": step,
             "one_domain_s": _time(one_domain).named("one_domain_s", "ms"),
             "bytes_per_step": _bytes(rows),
@@ -74,17 +73,13 @@ def _link(
     places: Number,
     rate: Quantity,
     visits: Number,
-    model: Model,
-    tokens: Number,
-    dispatch: Quantity,
-    combine: Quantity,
+    visit: Quantity,
     floor: Quantity,
 ) -> dict[str, Quantity | str]:
     """One kind of link: bytes that a device sends over it in a step, and the time with latency."""
     away = (visits * (1 - 1 / places)).named("visits_elsewhere", note="the rest stays at home")
-    each = exchange_bytes_per_token(away, model.hidden, dispatch, combine)
     word = name.replace(" ", "_")
-    sent = (model.moe_layers * tokens * each).named(f"{word}_bytes", "MB")
+    sent = (away * visit).named(f"{word}_bytes", "MB")
     carried = read_s(sent, rate)
     return {
         "link": name,

@@ -1,7 +1,7 @@
 """Buying an accelerator or renting it: the share of hours from which owning is cheaper."""
 
 from ridgeline.physics.money import aged_residual, break_even_utilisation, owned_usd
-from ridgeline.quantity import Number, Quantity, given
+from ridgeline.quantity import Number, Quantity, given, holds
 from ridgeline.topics import Answer, amount, topic
 
 _HORIZONS = (1, 2, 3, 4, 5)
@@ -26,7 +26,9 @@ def buy_or_rent(
     operations: Number = amount(
         "5 %/year", "%/year", "Share of the purchase that running it costs.", least="0.001 %/year"
     ),
-    utilisation: Number = amount("0.7", "", "Share of hours that are needed.", most="1"),
+    utilisation: Number = amount(
+        "0.7", "", "Share of hours that are needed.", least="0.001", most="1"
+    ),
 ) -> Answer:
     """The utilisation from which owning a device beats renting it, and what swings it.
 
@@ -42,8 +44,11 @@ def buy_or_rent(
     }
     needed = (hourly / utilisation).named("owned_price_at_use", "USD/h")
     return Answer(
-        "over {horizon_s} owning beats renting from {break_even} of the hours on: {owned_price} an "
-        "hour owned, {rent} rented",
+        "over {horizon_s} owning beats renting where {break_even} of the hours are needed or more: "
+        "owned {owned_price}, rented {rent}"
+        if holds(even <= 1)
+        else "over {horizon_s} renting wins even if every hour is needed: owned {owned_price}, "
+        "rented {rent}; the break-even would be {break_even} of the hours",
         {
             "break_even": even,
             "owned_price": hourly,

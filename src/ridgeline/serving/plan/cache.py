@@ -6,7 +6,7 @@ from ridgeline.errors import SpecError
 from ridgeline.physics.memory import sequences_that_fit
 from ridgeline.physics.size import kv_bytes_per_token, kv_bytes_per_token_per_rank
 from ridgeline.quantity import Number, Quantity, given
-from ridgeline.serving.plan.splits import check_tensor_parallel
+from ridgeline.serving.plan.splits import check_decodes, check_tensor_parallel
 from ridgeline.topics import DTYPES, Answer, a_model, amount, choice, count, topic
 
 
@@ -19,6 +19,7 @@ def kv_cache(
     pool_bytes: Number = amount("400 GB", "B", "Memory for caches on all those devices together."),
 ) -> Answer:
     """What a token and a sequence keep, what each rank keeps of it, and how many sequences fit."""
+    check_decodes(model)
     check_tensor_parallel(model, tensor_parallel)
     sequence = model.cache_bytes(context_tokens, kv_dtype).named("sequence_bytes")
     rank = model.cache_bytes_per_rank(context_tokens, kv_dtype, tensor_parallel)
@@ -41,25 +42,23 @@ def kv_cache(
 
 def _parts(model: Model, context: Number, kv_dtype: str) -> tuple[dict[str, Quantity | str], ...]:
     """Which layers keep what."""
-    grows = model.kv_bytes_per_token(kv_dtype) * context
-    capped = model.fixed_bytes_per_sequence(kv_dtype)
-    rows: list[dict[str, Quantity | str]] = [
-        {"layers": model.growing_layers, "keep": "every token", "bytes": grows}
-    ]
-    if model.capped_layers.value:
+    parts: list[tuple[Quantity, str, Quantity]] = []
+    if model.growing_layers.value:
+        grows = model.kv_bytes_per_token(kv_dtype) * context
+        parts.append((model.growing_layers, "every token", grows))
+    if "indexer" in model.attention:
+        keys = model.index_bytes_per_token() * context
+        parts.append((model.growing_layers, "a key of each token, to find it by", keys))
+    if model.linear_layers.value:
+        states = model.fixed_bytes_per_sequence(kv_dtype)
+        parts.append((model.linear_layers, "a state", states))
+    if model.capped_layers.value:  # none of the catalog's models has windows beside states
         told = f"the last {model.window_tokens.value:,.0f} tokens"
-        kept = model.cache_bytes(context, kv_dtype) - grows - _states(model, kv_dtype)
-        rows.append({"layers": model.capped_layers, "keep": told, "bytes": kept})
-    if model.linear_layers.value:
-        rows.append({"layers": model.linear_layers, "keep": "a state", "bytes": capped})
-    return tuple(rows)
-
-
-def _states(model: Model, kv_dtype: str) -> Quantity:
-    """States of linear attention; none of the catalog's models has them beside windows."""
-    if model.linear_layers.value:
-        return model.fixed_bytes_per_sequence(kv_dtype)
-    return given(0, "B", name="state_bytes")
+        kept = model.cache_bytes(context, kv_dtype)
+        for _, _, other in parts:
+            kept = kept - other
+        parts.append((model.capped_layers, told, kept.named("windows_bytes")))
+    return tuple({"layers": n, "keep": told, "bytes": size} for n, told, size in parts)
 
 
 def _notes(model: Model) -> tuple[str, ...]:
@@ -109,9 +108,9 @@ def attention_layouts(
     )
     ranks = [_per_rank(one, kv_dtype, tensor_parallel) for one in (model, against)]
     return Answer(
-        "At equal depth full heads keep {full_to_other} of what {against} keeps; {model} keeps "
-        "{grouped_to_other} of it in all, and {grouped_to_other_per_rank} of it on each of "
-        "{tensor_parallel}",
+        "At equal depth full heads keep {full_to_other} what {against} keeps; as they are, {model} "
+        "keeps {grouped_to_other} as much in all, and {grouped_to_other_per_rank} as much on each "
+        "of {tensor_parallel}",
         {
             "full_to_other": (full / same_depth).named("full_to_other", "x"),
             "grouped_to_other": (grouped / other).named("grouped_to_other", "x"),

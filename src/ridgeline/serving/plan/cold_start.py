@@ -64,10 +64,14 @@ def cold_start(
         "graphs": graphs_s,
     }
     beside = smallest(init=init_s, load=stages["load"])
-    front = largest(init=init_s, load=stages["load"]) if is_parallel else init_s + stages["load"]
+    nearer = stages["load"] - _nearer(used, slowest, is_streamed)
+    front, front_nearer = (
+        largest(init=init_s, load=load) if is_parallel else init_s + load
+        for load in (stages["load"], nearer)
+    )
     saves = {
         "init": 0 * init_s if is_parallel else beside,
-        "load": _nearer(used, slowest, is_streamed),
+        "load": front - front_nearer,
         "warm_up": largest(kept=warm_up_s - cached_warm_up_s, none=0 * warm_up_s),
         "graphs": graphs_s,
     }
@@ -75,7 +79,7 @@ def cold_start(
     floor = largest(init=init_s, load=hops["host"]) + cached_warm_up_s
     critical, first = bound(largest(**stages)), bound(largest(**saves))
     return Answer(
-        "{weights_bytes} take {start_s} to start from cold; the longest stage is "
+        "{weights_bytes} of weights take {start_s} to start from cold; the longest stage is "
         f"{critical.replace('_', ' ')}, the slowest hop the {bound(slowest).replace('_', ' ')}. "
         f"Fix first: {_FIXES.get(first, first)}",
         {

@@ -1,6 +1,6 @@
 """What a request costs: spend over requests, the floor of a busy fleet, and the gap between."""
 
-from ridgeline.quantity import Number
+from ridgeline.quantity import Number, holds, smallest
 from ridgeline.topics import Answer, amount, count, topic
 
 
@@ -21,14 +21,17 @@ def cost_per_request(
     busy = (requests / possible).named("utilisation", "%")
     floor = (price / replica_rate * per).named("floor", "USD")
     actual = (spend / requests * per).named("actual", "USD")
+    enough = holds(busy <= 1)
     return Answer(
-        "{actual} for {per} against a floor of {floor}: the fleet is {utilisation} busy",
+        "{replicas} cannot answer {requests} in {period_s}: they would be {utilisation} busy"
+        if not enough
+        else "{actual} for {per} against a floor of {floor}: the fleet is {utilisation} busy",
         {
             "actual": actual,
             "floor": floor,
             "utilisation": busy,
             "spend": spend,
-            "idle_spend": (spend * (1 - busy)).named("idle_spend", "USD"),
+            "idle_spend": (spend * (1 - smallest(busy=busy, all=1))).named("idle_spend", "USD"),
             "idle_gap": (actual / floor).named("idle_gap", "x"),
             "replica_per_hour": replica_rate.named("replica_per_hour", "requests/h"),
         },
@@ -36,4 +39,5 @@ def cost_per_request(
             "the floor is what a fully busy replica costs; the gap to it is idle time, which "
             "autoscaling, sharing and batch work fill, not cheaper cards",
         ),
+        ok=enough,
     )

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
-from ridgeline.errors import CatalogError
+from ridgeline.errors import CatalogError, SpecError
 from ridgeline.physics.memory import sequences_that_fit
 from ridgeline.physics.roofline import compute_s, decode_step_s, read_s, ridge_tokens, roofline_s
 from ridgeline.physics.size import distinct_experts
-from ridgeline.quantity import Number, Provenance, Quantity, given
+from ridgeline.quantity import Number, Provenance, Quantity, given, holds
+from ridgeline.serving.plan.splits import check_decodes
+from ridgeline.topics import DTYPES
+
+#: Types that weights may have; `native` is as the publisher ships them, types mixed.
+WEIGHT_DTYPES = (*DTYPES, "native")
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,9 @@ class Decode:
     attained: Number = 1.0
     mfu: Number = 1.0
     whole_cache: bool = False
+
+    def __post_init__(self) -> None:
+        check_decodes(self.model)
 
     @property
     def weights_bytes(self) -> Quantity:
@@ -71,6 +79,27 @@ class Decode:
         each = sequences_that_fit(left_bytes / self.devices, one)
         return (self.devices * each).named("sequences_that_fit")
 
+    def usable_bytes(self, memory_share: Number) -> Quantity:
+        """What weights and caches may take of the memory of all devices."""
+        memory = self.devices * self.accelerator.memory_bytes
+        return (memory * memory_share).named("usable_bytes")
+
+    def left_bytes(self, memory_share: Number) -> Quantity:
+        """Room for caches beside the weights; below 0 where those do not fit."""
+        left = self.usable_bytes(memory_share) - self.weights_bytes
+        return left.named("left_bytes", note="for the cache")
+
+    def must_fit(self, memory_share: Number, context_tokens: Number) -> Quantity:
+        """As `sequences_that_fit`; SpecError where not even one does."""
+        fit = self.sequences_that_fit(self.left_bytes(memory_share), context_tokens)
+        if not holds(fit >= 1):
+            raise SpecError(
+                f"{self.model.name} in {self.dtype} leaves no memory for one request",
+                where="gpus",
+                remedy="more devices, narrower weights or a shorter prompt",
+            )
+        return fit.named("sequences_that_fit", "sequences")
+
     def sequence_flop(self, context_tokens: Number) -> Quantity:
         """Arithmetic of one sequence in one step: one token, attention included."""
         one = self.model.decode_flop_per_token(context_tokens)
@@ -102,14 +131,19 @@ class Decode:
             widened = f"{self.accelerator.name} has no units for {kind}: widened to bf16"
             return self.accelerator.flop_per_s("bf16").but(note=widened)
 
+    def _value_bytes(self) -> Quantity:
+        if self.dtype != "native":
+            return dtype_bytes(self.dtype)
+        return (self.weights_bytes / self.model.params).named("native_value_bytes", note="mean")
+
     def ridge_batch(self) -> Quantity:
         """The batch whose weights take as long to read as to multiply, the cache left out.
 
         Of a mixture a token multiplies only the active part of what a large batch reads.
         """
-        rate = self.accelerator.flop_per_s(self.dtype) * self.mfu
+        rate = self._rate() * self.mfu
         bandwidth = self.accelerator.memory_bytes_per_s * self.attained
-        tokens = ridge_tokens(rate, bandwidth, dtype_bytes(self.dtype))
+        tokens = ridge_tokens(rate, bandwidth, self._value_bytes())
         if self.model.is_moe:
             tokens = tokens * self.model.params / self.model.active_params
         return (tokens / one_token()).named("ridge_batch", "sequences")

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.errors import SpecError
 from ridgeline.physics.prompts import decode_steps, interfered_s, split_break_even_hz
 from ridgeline.physics.roofline import compute_s, read_s
-from ridgeline.quantity import Number, Quantity, ceil, floor, holds, smallest
-from ridgeline.serving.plan.decode import Decode
+from ridgeline.quantity import Number, Quantity, ceil, holds, smallest
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode
+from ridgeline.serving.plan.splits import check_tensor_parallel
+from ridgeline.show import show
 from ridgeline.topics import (
     DTYPES,
     Answer,
@@ -39,11 +40,13 @@ def prefill_decode_split(
     gpus: Number = count(8, "Devices of one node, or of one prefill or decode unit.", noun="GPUs"),
     prompt_tokens: Number = amount("8k", "tokens", "Prompt of a request.", least="1"),
     output_tokens: Number = amount("512", "tokens", "Output of a request.", least="1"),
-    requests_per_s: Number = amount("20requests/s", "requests/s", "Load on all nodes."),
+    requests_per_s: Number = amount(
+        "20requests/s", "requests/s", "Load on all nodes.", least="0.0001requests/s"
+    ),
     link_bytes_per_s: Number = amount("400Gb/s", "B/s", "What one cache travels over."),
     batch: Number = count(64, "Sequences that a node decodes at once.", noun="sequences"),
     mfu: Number = amount("0.5", "", "Share of the peak that prefill reaches.", most="1"),
-    dtype: str = choice("bf16", DTYPES, "Type of the weights."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
     ttft_slo_s: Number = amount("2s", "s", "Time to first token that is promised."),
     tpot_slo_s: Number = amount("50ms", "s", "Time per output token that is promised."),
@@ -55,6 +58,7 @@ def prefill_decode_split(
     Together, prompts stretch every stream's steps; apart, each cache travels once. Decode is taken
     as memory-bound, prefill as compute-bound.
     """
+    check_tensor_parallel(model, gpus)
     node = Decode(model, accelerator, gpus, dtype, kv_dtype, mfu=mfu, whole_cache=whole_cache)
     phases = _phases(node, prompt_tokens, output_tokens, batch, memory_share)
     cache = model.cache_bytes(prompt_tokens, kv_dtype)
@@ -81,12 +85,14 @@ def prefill_decode_split(
             "saved_s": gain,
             "prefill_nodes": pools["prefill"],
             "decode_nodes": pools["decode"],
+            "nodes_apart": (pools["prefill"] + pools["decode"]).named("nodes_apart", "nodes"),
             "nodes_together": together,
         },
         table=_affordable(phases, transfer, mixed, ttft_slo_s, tpot_slo_s, pools, requests_per_s),
         notes=(
+            *_enough(phases, mixed, ttft_slo_s, tpot_slo_s),
             f"The transfer hides behind the prefill where layers are sent as they are done: then "
-            f"only the last of {model.layers.value:g} is waited for.",
+            f"only the last of {model.layers.value:g} layers is waited for.",
             "An engine with chunked prefill lets part of a prompt ride on memory-bound decode "
             "steps, so the gain is at most this; measured gains were 1.00-1.07x at low load.",
         ),
@@ -98,20 +104,24 @@ def _phases(
     node: Decode, prompt: Number, output: Number, batch: Number, memory_share: Number
 ) -> Phases:
     context = (prompt + output / 2).named("mean_context_tokens")
-    usable = (node.devices * node.accelerator.memory_bytes * memory_share).named("usable_bytes")
-    left = usable - node.weights_bytes
-    fit = floor(left / node.sequence_bytes(context)).named("sequences_that_fit", "sequences")
-    if not holds(fit >= 1):
-        raise SpecError(
-            f"{node.model.name} in {node.dtype} leaves no memory for one request",
-            where="gpus",
-            remedy="more devices, narrower weights or a shorter prompt",
-        )
+    fit = node.must_fit(memory_share, context)
     running = smallest(batch=batch, memory=fit).named("running", "sequences")
     work = node.model.prefill_flop(prompt)
     prefill = compute_s(work, node.peak_flop_per_s, node.mfu).named("prefill_s", "ms")
     step = node.step_s(running, context).named("decode_step_s", "ms")
     return Phases(running, prefill, step, (decode_steps(output) * step).named("decode_s", "s"))
+
+
+def _enough(
+    phases: Phases, mixed: Quantity, ttft_slo_s: Number, tpot_slo_s: Number
+) -> tuple[str, ...]:
+    """Whether splitting is needed at all: what is faster than promised need not be faster still."""
+    if not (holds(phases.prefill_s <= ttft_slo_s) and holds(mixed <= tpot_slo_s)):
+        return ()
+    return (
+        f"Together the nodes keep both promises too ({show(mixed)} a token): splitting makes "
+        "streams faster, and is not needed.",
+    )
 
 
 def _pools(phases: Phases, requests_per_s: Number) -> dict[str, Quantity]:

@@ -1,7 +1,7 @@
 """A day's peak: what a fleet sized for it wastes, and how much of that scaling wins back."""
 
 from ridgeline.physics.money import rolling_peak
-from ridgeline.quantity import Number, given
+from ridgeline.quantity import Number, ceil, given
 from ridgeline.topics import Answer, amount, topic
 
 
@@ -26,18 +26,20 @@ def diurnal_peak(
     """Utilisation of a fleet sized for the day's peak, and what scaling with the load recovers.
 
     The load rises once and falls once a day. Replicas must be up `boot` before they are needed, so
-    a scaled fleet follows the highest load within that time; that share is exact for such a curve.
+    a scaled fleet follows the highest load within that time; it is never larger than told here.
     """
     day = given(1, "day", name="day_s", source="24 hours")
     peak = (mean_rate * peak_over_mean).named("peak_rate", "requests/s")
-    fleet = (peak / (replica_rate * headroom)).named("fleet", "replicas")
+    filled = replica_rate * headroom
+    fleet = ceil(peak / filled).named("fleet", "replicas")
     bare = (1 / peak_over_mean).named("bare_utilisation", "%", note="no headroom")
     busy = (headroom / peak_over_mean).named("utilisation", "%")
     ahead = rolling_peak(bare / bare, peak_over_mean, trough_over_mean, boot_s, day).named(
         "followed_over_mean", "x", note="fleet that is ahead by the boot time, over the mean"
     )
     recovered = (1 - ahead / peak_over_mean).named("recoverable", "%", note="of the fleet's hours")
-    trough = (fleet * (1 - trough_over_mean / peak_over_mean)).named("idle_at_trough", "replicas")
+    needed = ceil(mean_rate * trough_over_mean / filled)
+    trough = (fleet - needed).named("idle_at_trough", "replicas")
     sine = (1 + 1 / peak_over_mean) / 2
     return Answer(
         "a peak of {peak_over_mean} the mean leaves the fleet of {fleet} at {utilisation}; "

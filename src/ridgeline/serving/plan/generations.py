@@ -33,7 +33,7 @@ def accelerator_generations(
     compute = accelerator.flop_per_s("bf16") / previous.flop_per_s("bf16")
     bandwidth = accelerator.memory_bytes_per_s / previous.memory_bytes_per_s
     values = {
-        "tensor_parallel": newer["tensor_parallel"],
+        "tensor_parallel": newer["degree"],
         "devices": newer["devices"],
         "weights_bytes": newer["weights"],
         "read_s": newer["read"],
@@ -43,13 +43,15 @@ def accelerator_generations(
         "filled_share": newer["filled"],
     }
     if model.is_moe:
-        values["experts_per_device"] = newer["experts_per_device"]
+        values["experts_per_device"] = newer["on a device"]
     return Answer(
-        "{model} in {dtype} takes {devices} of {accelerator}, so tensor parallelism of "
-        "{tensor_parallel}; one decode step reads its weights in {read_s}",
+        "{model} in {dtype} fits {devices} of {accelerator}, so it is split over "
+        "{tensor_parallel}; one decode step reads "
+        + ("what {batch} visit of its weights" if model.is_moe else "its weights")
+        + " in {read_s}",
         values,
         table=({"accelerator": previous.name} | older, {"accelerator": accelerator.name} | newer),
-        notes=_notes(accelerator, previous),
+        notes=_notes(model, accelerator, previous),
     )
 
 
@@ -68,14 +70,12 @@ def _on(
     devices = ceil((weights + cache) / usable).named("devices", "GPUs")
     degree = tensor_parallel_degree(devices)
     _check_heads(model, degree)
-    read = read_s(
-        Decode(model, accelerator, degree, dtype).read_bytes(batch),
-        degree * accelerator.memory_bytes_per_s,
-    )
+    decode = Decode(model, accelerator, degree, dtype)
+    read = read_s(decode.read_bytes(batch), decode.bytes_per_s)
     found = {
         "weights": weights,
         "devices": devices,
-        "tensor_parallel": degree.named("tensor_parallel", "GPUs"),
+        "degree": degree.named("tensor_parallel", "GPUs"),
         "filled": ((weights + cache) / (devices * usable)).named("filled_share", "%"),
         "read": read.named(f"{accelerator.id}.step_read_s", "ms"),
         "ridge": ridge_flop_per_byte(
@@ -84,7 +84,7 @@ def _on(
     }
     if model.is_moe:
         spread = ceil(model.experts / accelerator.domain)
-        found["experts_per_device"] = spread.named("experts_per_device", "experts")
+        found["on a device"] = spread.named("experts_per_device", "experts")
     return found
 
 
@@ -97,12 +97,16 @@ def _check_heads(model: Model, degree: Quantity) -> None:
         )
 
 
-def _notes(newer: Accelerator, older: Accelerator) -> tuple[str, ...]:
-    return (
+def _notes(model: Model, newer: Accelerator, older: Accelerator) -> tuple[str, ...]:
+    told = [
         "Each device holds its share of the weights and reads only what the step's tokens visit.",
         "The memory minimum is a count of devices; engines split in powers of two, so the degree "
         "is the next of them.",
-        f"Experts spread over one domain at link speed: {older.domain.value:g} devices for "
-        f"{older.name}, {newer.domain.value:g} for {newer.name}; beyond it, and for a degree above "
-        "it, tokens travel by network.",
-    )
+    ]
+    if model.is_moe:
+        told.append(
+            f"Experts spread over one domain at link speed: {older.domain.value:g} devices for "
+            f"{older.name}, {newer.domain.value:g} for {newer.name}; beyond it, and for a degree "
+            "above it, tokens travel by network."
+        )
+    return tuple(told)

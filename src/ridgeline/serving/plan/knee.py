@@ -7,7 +7,7 @@ from ridgeline.catalog.models import Model
 from ridgeline.physics.memory import sequences_that_fit
 from ridgeline.physics.roofline import even_batch, fitting_batch, knee_batch
 from ridgeline.quantity import Number, Quantity, choose, floor, given, smallest
-from ridgeline.serving.plan.decode import Decode, one_token
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, one_token
 from ridgeline.serving.plan.splits import check_tensor_parallel, points
 from ridgeline.topics import (
     DTYPES,
@@ -103,14 +103,13 @@ def throughput_knee(
         interval=("0.6", "1"),
         source="the ideal; fits of measured steps are 0.5 to 0.97 (`step-time`)",
     ),
-    dtype: str = choice("bf16", DTYPES, "Type of the weights."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
     """Which batch to run: the knee of latency against throughput, and the cut of an objective."""
     check_tensor_parallel(model, gpus)
     decode = Decode(model, accelerator, gpus, dtype, kv_dtype, roofline_share, roofline_share)
-    memory = (gpus * accelerator.memory_bytes * memory_share).named("usable_bytes")
-    left = (memory - decode.weights_bytes).named("left_bytes", note="for the cache")
+    left = decode.left_bytes(memory_share)
     cut = Cut(decode, context_tokens, tpot_s, left)
     runs = cut.operating
     can = max(points(runs)) > 0
@@ -164,6 +163,11 @@ def _notes(decode: Decode) -> tuple[str, ...]:
         "some context reads stay ahead of arithmetic for every batch, there is no knee, and the "
         "gain of another sequence falls off where caches outweigh the weights (`half of all`)."
     ]
+    if min(points(decode.attained)) >= 1:
+        notes.append(
+            "At a roofline share of 1 these rates are a bound that no engine reaches: step-time "
+            "counts what engines add, and --roofline-share takes what was measured."
+        )
     if decode.model.is_moe:
         notes.append(
             "The cut of the objective takes all experts as read; small batches visit fewer, and "

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
 from ridgeline.physics.money import decode_tokens_per_s
-from ridgeline.physics.roofline import compute_s, read_s, roofline_s
-from ridgeline.quantity import Number, Quantity, largest
-from ridgeline.serving.plan.decode import one_token
+from ridgeline.quantity import Number, Quantity, ceil, holds, largest
+from ridgeline.serving.plan.decode import Decode
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
 
 LEVERS = ("card", "batch", "precision", "floor", "commitment", "spot")
@@ -32,7 +31,8 @@ class Fleet:
     context_tokens: Number
     peak_tokens_per_s: Number
     trough_share: Number
-    peak_hours: Number
+    peak_share: Number
+    memory_share: Number
     committed: Number
     commitment_discount: Number
     spot: Number
@@ -42,7 +42,8 @@ class Fleet:
     def usd_per_s(self, pulled: AbstractSet[str]) -> Quantity:
         """What the fleet costs each second, on a day's average, with these levers pulled."""
         price = self.prices["card" in pulled] * self._blend(pulled)
-        return (self._replicas(pulled) * price).named("fleet_usd_per_s", "USD/h")
+        devices = self._replicas(pulled) * self._devices(pulled)
+        return (devices * price).named("fleet_usd_per_s", "USD/h")
 
     def _replicas(self, pulled: AbstractSet[str]) -> Quantity:
         rate = self._rate(pulled)
@@ -50,19 +51,25 @@ class Fleet:
         busy = self.peak_tokens_per_s / rate
         at_peak = largest(load=busy, floor=floor)
         at_trough = largest(load=busy * self.trough_share, floor=floor)
-        mean = at_peak * self.peak_hours + at_trough * (1 - self.peak_hours)
+        mean = at_peak * self.peak_share + at_trough * (1 - self.peak_share)
         return mean.named("replicas", "replicas")
 
     def _rate(self, pulled: AbstractSet[str]) -> Quantity:
-        """Tokens a replica of one device decodes each second."""
-        chip = self.chips["card" in pulled]
+        """Tokens that a replica decodes each second, as the roofline has it."""
         batch = self.batches["batch" in pulled]
-        dtype = self.dtypes["precision" in pulled]
-        cached = self.model.cache_bytes(self.context_tokens, "bf16") * batch
-        moved = read_s(self.model.weights_bytes(dtype) + cached, chip.memory_bytes_per_s)
-        flop = self.model.flop_per_token() * batch * one_token()
-        spent = compute_s(flop, chip.flop_per_s(dtype))
-        return decode_tokens_per_s(batch, roofline_s(moved, spent)).named("replica_tokens_per_s")
+        step_s = self._decode(pulled, self._devices(pulled)).step_s(batch, self.context_tokens)
+        return decode_tokens_per_s(batch, step_s).named("replica_tokens_per_s")
+
+    def _decode(self, pulled: AbstractSet[str], devices: Number) -> Decode:
+        chip, dtype = self.chips["card" in pulled], self.dtypes["precision" in pulled]
+        return Decode(self.model, chip, devices, dtype)
+
+    def _devices(self, pulled: AbstractSet[str]) -> Quantity:
+        """The fewest devices that hold the weights and the caches of a batch."""
+        one = self._decode(pulled, 1.0)
+        cached = self.model.cache_bytes(self.context_tokens) * self.batches["batch" in pulled]
+        usable = one.accelerator.memory_bytes * self.memory_share
+        return ceil((one.weights_bytes + cached) / usable).named("replica_gpus", "GPUs")
 
     def _blend(self, pulled: AbstractSet[str]) -> Number:
         """Price of an hour over on demand: each hour is committed, spot, or neither."""
@@ -95,7 +102,10 @@ def cost_levers(
     context_tokens: Number = amount("4k", "tokens", "Cached tokens of a sequence.", least="1"),
     peak_rate: Number = amount("40000 tokens/s", "tokens/s", "Load at peak.", least="1 tokens/s"),
     trough_share: Number = amount("0.2", "", "Load off peak, over that at peak.", most="1"),
-    peak_hours: Number = amount("0.33", "", "Share of the day at peak.", most="1"),
+    peak_share: Number = amount("0.33", "", "Share of the day at peak.", most="1"),
+    memory_share: Number = amount(
+        "0.9", "", "Share of memory for weights and cache.", least="0.01", most="1"
+    ),
 ) -> Answer:
     """What each cost lever saves from one baseline, in rank, and what they save together."""
     fleet = Fleet(
@@ -108,7 +118,8 @@ def cost_levers(
         context_tokens=context_tokens,
         peak_tokens_per_s=peak_rate,
         trough_share=trough_share,
-        peak_hours=peak_hours,
+        peak_share=peak_share,
+        memory_share=memory_share,
         committed=commitment,
         commitment_discount=commitment_discount,
         spot=spot,
@@ -121,7 +132,10 @@ def cost_levers(
     saved = (1 - together / base).named("saved", "%")
     summed = sum((1 - alone[lever] / base for lever in ranked[1:]), 1 - alone[ranked[0]] / base)
     return Answer(
-        "all levers together save {saved} of {base_usd_per_s}; alone the best saves {best_alone}",
+        "all levers together save {saved} of {base_usd_per_s}; alone the best saves {best_alone}"
+        if holds(together <= base)
+        else "all levers together cost {all_usd_per_s} instead of {base_usd_per_s}: leave out "
+        "those that save nothing",
         {
             "saved": saved,
             "base_usd_per_s": base.named("base_usd_per_s", "USD/h"),
@@ -131,11 +145,12 @@ def cost_levers(
         },
         table=tuple(_path(fleet, ranked, alone, base)),
         notes=(
-            "savings do not add: each is recomputed from the same baseline, and the last column "
-            "is what the levers above a row and it cost together",
+            "savings do not add: saves_alone is from the same baseline each time, saves_here comes "
+            "on top of the rows above, and cost is what all rows so far cost together",
+            "a lever that makes things dearer saves less than nothing: leave it out",
             "spot hours come off what is not committed, so no hour is discounted twice",
         ),
-        ok=bool(together <= base),
+        ok=holds(together <= base),
     )
 
 

@@ -7,7 +7,7 @@ from ridgeline.catalog.models import Model
 from ridgeline.physics.prompts import affordable_causal_tokens
 from ridgeline.physics.roofline import compute_s
 from ridgeline.quantity import Number, Quantity, ceil, given, largest
-from ridgeline.serving.plan.decode import Decode
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode
 from ridgeline.serving.plan.splits import check_tensor_parallel, points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
@@ -119,15 +119,14 @@ def long_context(
         "0.5", "", "Share of the peak that prefill attains.", most="1", interval=("0.35", "0.65")
     ),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
-    dtype: str = choice("bf16", DTYPES, "Type of the weights and of the arithmetic."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
     """What a long request holds and waits for, how many fit, and what breaks first as it grows."""
     check_tensor_parallel(model, gpus)
     whole = attention == "data"
     decode = Decode(model, accelerator, gpus, dtype, kv_dtype, mfu=mfu, whole_cache=whole)
-    usable = (gpus * accelerator.memory_bytes * memory_share).named("usable_bytes")
-    left = (usable - decode.weights_bytes).named("left_bytes", note="for the cache")
+    left = decode.left_bytes(memory_share)
     request = Request(decode, context_tokens, left)
     cache = model.cache_bytes(context_tokens, kv_dtype).named("cache_bytes")
     resident = decode.sequence_bytes(context_tokens).named("resident_bytes")

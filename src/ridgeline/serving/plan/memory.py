@@ -12,8 +12,17 @@ from ridgeline.physics.memory import (
     share_of_free_before_bytes,
     split_bytes,
 )
-from ridgeline.quantity import Number, Quantity, ceil, choose, floor, given
-from ridgeline.serving.plan.splits import check_tensor_parallel, points, splits
+from ridgeline.quantity import (
+    Number,
+    Provenance,
+    Quantity,
+    ceil,
+    floor,
+    given,
+    largest,
+)
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES
+from ridgeline.serving.plan.splits import check_decodes, check_tensor_parallel, points, splits
 from ridgeline.show import show
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
@@ -27,10 +36,11 @@ def gpu_memory(
     context_tokens: Number = amount("8k", "tokens", "Tokens of one sequence.", least="1"),
     sequences: Number = count(32, "Sequences to hold at once.", noun="sequences"),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
-    dtype: str = choice("bf16", DTYPES, "Type of the weights."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
     """How many sequences fit beside the weights on one card, and how many cards a load needs."""
+    check_decodes(model)
     weights, one = model.weights_bytes(dtype), model.cache_bytes(context_tokens, kv_dtype)
     one = one.named("sequence_bytes")
     usable = (accelerator.memory_bytes * memory_share).named("usable_bytes")
@@ -39,9 +49,11 @@ def gpu_memory(
     wanted = (weights + sequences * one).named("wanted_bytes")
     cards = ceil(wanted / usable).named("cards", "GPUs")
     alone = max(points(fit)) > 0
+    rows = _by_split(model, accelerator, (context_tokens, memory_share), (dtype, kv_dtype))
     return Answer(
         "{weights_bytes} of weights and {sequence_bytes} a sequence of {context_tokens}: "
-        "{sequences_on_one} on one card; {sequences} need {cards}",
+        "{sequences_on_one} on one card; {sequences} need the memory of {cards}"
+        + _fewest(rows, sequences),
         {
             "sequences_on_one": fit,
             "cards": cards,
@@ -53,7 +65,7 @@ def gpu_memory(
                 "weights_in_cards", "GPUs"
             ),
         },
-        table=_by_split(model, accelerator, (context_tokens, memory_share), (dtype, kv_dtype)),
+        table=rows,
         notes=_sizing_notes(fit if alone else sequences, context_tokens, alone),
     )
 
@@ -68,7 +80,13 @@ def _by_split(
     (context, share), (dtype, kv_dtype) = numbers, kinds
     rows: list[dict[str, Quantity | str]] = []
     for parts in splits(model, _SPLITS):
-        cards = given(parts, "GPUs", name="tensor_parallel")
+        cards = given(
+            parts,
+            "GPUs",
+            name="split",
+            provenance=Provenance.DEFINED,
+            source="a row of the table",
+        )
         left = accelerator.memory_bytes * share - model.weights_bytes(dtype) / cards
         one = model.cache_bytes_per_rank(context, kv_dtype, cards)
         rows.append(
@@ -82,6 +100,19 @@ def _by_split(
     return tuple(rows)
 
 
+def _fewest(rows: tuple[dict[str, Quantity | str], ...], wanted: Number) -> str:
+    """The smallest split that holds what is wanted; caches beyond the KV heads are replicated."""
+    enough, most = max(points(wanted)), ""
+    for row in rows:
+        cards, held = row["cards"], row["sequences"]
+        assert isinstance(cards, Quantity)
+        assert isinstance(held, Quantity)
+        most = show(cards)
+        if min(points(held)) >= enough:
+            return f", which as a split are {most}"
+    return f", and no split up to {most} holds them"
+
+
 def _sizing_notes(load: Number, context: Number, alone: bool) -> tuple[str, ...]:
     notes = [
         "Activations, graphs and the engine's own buffers take 2 to 8 GiB a card of what is left: "
@@ -91,7 +122,7 @@ def _sizing_notes(load: Number, context: Number, alone: bool) -> tuple[str, ...]
         f"{max(points(context)) * (1 - _PROMPT_SHARE):.0f} --ignore-eos, and watch for preemptions."
     ]
     if not alone:
-        notes.append("No sequence fits one card: the cards are a split, which must divide heads.")
+        notes.append("No sequence fits one card, so copies of the model do not help: split it.")
     return tuple(notes)
 
 
@@ -180,25 +211,27 @@ def engine_memory(
     ),
     context_tokens: Number = amount("8k", "tokens", "Tokens of one sequence.", least="1"),
     block_tokens: Number = amount("16 tokens", "tokens", "Tokens of one cache block.", least="1"),
-    dtype: str = choice("bf16", DTYPES, "Type of the weights."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
     """What an engine's memory fraction leaves for the cache on each device, line by line."""
+    check_decodes(model)
     check_tensor_parallel(model, tensor_parallel)
     weights = split_bytes(model.weights_bytes(dtype), tensor_parallel, pipeline_parallel)
     weights = weights.named("weights_on_device_bytes")
     lines = Lines(accelerator.memory_bytes, weights, activation_bytes, graph_bytes, other_bytes)
-    pool = _ENGINES[engine][0](lines, memory_share).named("cache_on_device_bytes")
+    budget = _ENGINES[engine][0](lines, memory_share).named("budget_bytes")
+    pool = largest(budget=budget, none=0 * budget).named("cache_on_device_bytes")
     one = _sequence_on_rank(model, (tensor_parallel, pipeline_parallel), context_tokens, kv_dtype)
     per_token = (one / context_tokens).named("cache_on_device_bytes_per_token")
     blocks = cache_blocks(pool, (block_tokens * per_token).named("block_bytes"))
     spare = (lines.memory - lines.all - pool).named("spare_bytes", note="below 0 it runs out")
-    fits = min(points(spare)) >= 0 and max(points(blocks)) > 0
+    lacks = _lacks(spare, blocks)
     return Answer(
         "{cache_on_device_bytes} of cache on each device, {cache_tokens} in all "
         f"({engine}'s fraction is of {_ENGINES[engine][1].split(';')[0]}); "
         "{sequences} of {context_tokens}; "
-        + ("{spare_bytes} spare" if fits else "it does not start: {spare_bytes} spare"),
+        + (f"it does not start: {lacks}" if lacks else "{spare_bytes} spare"),
         {
             "cache_tokens": (blocks * block_tokens).named("cache_tokens"),
             "cache_on_device_bytes": pool,
@@ -212,8 +245,17 @@ def engine_memory(
         },
         table=_by_engine(lines, memory_share, per_token),
         notes=_engine_notes(engine, model, tensor_parallel, pool),
-        ok=fits,
+        ok=not lacks,
     )
+
+
+def _lacks(spare: Quantity, blocks: Quantity) -> str:
+    """Why the engine does not start; empty where it does."""
+    if min(points(spare)) < 0:
+        return f"{show(-1 * spare)} too little memory on each device"
+    if max(points(blocks)) <= 0:
+        return "its fraction leaves no cache"
+    return ""
 
 
 def _sequence_on_rank(
@@ -232,13 +274,14 @@ def _by_engine(
     """The same lines under each engine's rule."""
     rows: list[dict[str, Quantity | str]] = []
     for name, (rule, told) in _ENGINES.items():
-        pool = rule(lines, share)
+        budget = rule(lines, share)
+        pool = largest(budget=budget, none=0 * budget)
         rows.append(
             {
                 "engine": name,
                 "fraction of": told,
                 "cache": pool,
-                "tokens": choose(pool > 0, pool / per_token, 0 * pool / per_token, why="any left"),
+                "tokens": floor(pool / per_token),
                 "spare": lines.memory - lines.all - pool,
             }
         )

@@ -2,19 +2,25 @@
 
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
-from ridgeline.physics.roofline import read_s, ridge_flop_per_byte
+from ridgeline.physics.roofline import read_s, ridge_flop_per_byte, ridge_tokens
 from ridgeline.physics.sharding import (
     gathered_weights_bytes,
     one_dimension_bytes,
     two_dimension_bytes,
 )
 from ridgeline.physics.size import gated_expert_params
-from ridgeline.physics.speculation import critical_batch
 from ridgeline.quantity import Number, Provenance, Quantity, ceil, given, holds, smallest
 from ridgeline.serving.plan.splits import check_divides
 from ridgeline.show import show
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 from ridgeline.working.formula import bound
+
+#: What each layout is called.
+_LAYOUTS = {
+    "one_axis": "splitting along one axis",
+    "tiles_of_the_mesh": "splitting into tiles of the mesh",
+    "gathered_weights": "gathering the weights",
+}
 
 #: A torus of two axes has half of its links along each; a switch gives any pair all of them.
 _AXIS = ("0.5", "links of one axis of a 2D torus, over all its links")
@@ -44,29 +50,31 @@ def chip_mesh(
     weights = model.weights_bytes(dtype)
     chips = (mesh_x * mesh_y).named("mesh_chips", "chips")
     least = ceil(weights / (memory_share * accelerator.memory_bytes)).named("least_chips", "chips")
-    layout = bound(best).replace("_", " ")
+    layout, fits = _LAYOUTS[bound(best)], holds(chips >= least)
     return Answer(
         "{accelerator} has its ridge at {ridge}, {reference} at {reference_ridge}; "
-        f"on this mesh {layout} sends least: {{exchange_s}} a block",
+        f"on this mesh {layout} sends least: {{exchange_s}} a block"
+        + ("" if fits else ". {mesh_chips} do not hold the weights, {least_chips} would"),
         {
             "ridge": ridge,
             "reference_ridge": other,
             "ridge_ratio": (ridge / other).named("ridge_ratio", "x"),
             "exchange_s": best.named("exchange_s", "us"),
+            "mesh_chips": chips,
             "least_chips": least,
-            "spare_chips": (chips - least).named("spare_chips", "chips"),
-            "critical_batch": critical_batch(ridge, dtype_bytes(dtype)),
+            "ridge_tokens": _ridge_tokens(accelerator, dtype),
         },
         table=_constraints(accelerator, reference, dtype),
         notes=(
-            *(f"{name.replace('_', ' ')}: {_us(time)}" for name, time in layouts.items()),
+            ", ".join(f"{_LAYOUTS[name]} {_us(time)}" for name, time in layouts.items())
+            + " a block.",
             f"Each axis has to divide what it splits: {model.heads.value:g} heads and "
             f"{model.kv_heads.value:g} KV heads here; the rest is padded or replicated.",
             "Shapes are static: each new pair of batch and length compiles again, so lengths are "
             "bucketed and padded.",
             "Kernels are XLA's or Pallas's; CUDA graphs, NCCL and CUDA kernels do not carry over.",
         ),
-        ok=holds(chips >= least),
+        ok=fits,
     )
 
 
@@ -95,6 +103,12 @@ def _layouts(
 def _ridge(accelerator: Accelerator, dtype: str) -> Quantity:
     found = ridge_flop_per_byte(accelerator.flop_per_s(dtype), accelerator.memory_bytes_per_s)
     return found.named(f"{accelerator.id}.ridge")
+
+
+def _ridge_tokens(chip: Accelerator, dtype: str) -> Quantity:
+    rate, bandwidth = chip.flop_per_s(dtype), chip.memory_bytes_per_s
+    tokens = ridge_tokens(rate, bandwidth, dtype_bytes(dtype))
+    return tokens.named(f"{chip.id}.ridge_tokens")
 
 
 def _check_mesh(model: Model, mesh_x: Number, mesh_y: Number) -> None:
@@ -132,11 +146,13 @@ def _constraints(
             "so": so,
         }
 
-    def batch(chip: Accelerator) -> Quantity:
-        return critical_batch(_ridge(chip, dtype), dtype_bytes(dtype))
-
     rows = [
-        row("batch at the ridge", batch(one), batch(other), "this many tokens to be compute-bound"),
+        row(
+            "tokens at the ridge",
+            _ridge_tokens(one, dtype),
+            _ridge_tokens(other, dtype),
+            "this many in a pass to be compute-bound",
+        ),
         row("memory", one.memory_bytes, other.memory_bytes, "chips that the weights take"),
         row("domain", one.domain, other.domain, "how far tensor and expert parallelism reach"),
         row("all links", one.link_bytes_per_s, other.link_bytes_per_s, "collectives over all axes"),
@@ -150,4 +166,4 @@ def _constraints(
 
 
 def _us(time: Quantity) -> str:
-    return f"{show(time.named('', 'us'))} a block"
+    return show(time.named("", "us"))

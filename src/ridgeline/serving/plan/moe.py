@@ -4,7 +4,7 @@ from ridgeline.catalog.accelerators import Accelerator, accelerators
 from ridgeline.catalog.models import Model
 from ridgeline.errors import SpecError
 from ridgeline.quantity import Number, Quantity, ceil, given
-from ridgeline.serving.plan.decode import Decode, one_token
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, one_token
 from ridgeline.serving.plan.splits import points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 from ridgeline.working.formula import bound
@@ -19,7 +19,7 @@ def moe_fit(
     batch: Number = count(32, "Sequences that decode together.", noun="sequences"),
     context_tokens: Number = amount("8k", "tokens", "Tokens that each has cached.", least="1"),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
-    dtype: str = choice("fp8", (*DTYPES, "native"), "Type of the weights; native is as shipped."),
+    dtype: str = choice("fp8", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
     """Whether a large mixture of experts fits, how many experts a step reads, how long it takes."""

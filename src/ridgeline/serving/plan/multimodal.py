@@ -1,14 +1,16 @@
 """Pictures in prompts: tokens, what they do to prefill and batch, which stage gives in first."""
 
+from dataclasses import dataclass
+
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.errors import SpecError
 from ridgeline.physics.images import full_attention_flop, image_tokens
 from ridgeline.physics.prompts import decode_steps
 from ridgeline.physics.roofline import compute_s
 from ridgeline.physics.size import forward_flop_per_token
-from ridgeline.quantity import Number, Quantity, floor, holds, smallest
+from ridgeline.quantity import Number, Quantity, given, largest
 from ridgeline.serving.plan.decode import Decode
+from ridgeline.serving.plan.splits import check_tensor_parallel
 from ridgeline.topics import (
     DTYPES,
     Answer,
@@ -21,6 +23,29 @@ from ridgeline.topics import (
     topic,
 )
 from ridgeline.working.formula import bound
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """What turns patches into tokens."""
+
+    params: Number
+    layers: Number
+    hidden: Number
+
+    def flop(self, patches: Quantity) -> Quantity:
+        """Of one picture: every patch sees every other."""
+        linear = forward_flop_per_token(self.params) * patches
+        return linear + full_attention_flop(self.layers, self.hidden, patches)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What comes with the pictures, and what goes out."""
+
+    images: Number
+    text_tokens: Number
+    output_tokens: Number
 
 
 @topic("image-prompts", subject="serving")
@@ -45,32 +70,33 @@ def image_prompts(
     """How many tokens a picture is, and what it does to prefill, batch and rate.
 
     Sides are rounded up to whole tokens. The encoder sees every patch; merging comes after it.
+    Encoder, prefill and decoding take turns on the same devices, so their times add up.
     """
+    check_tensor_parallel(model, gpus)
     node = Decode(model, accelerator, gpus, dtype, kv_dtype, mfu=mfu)
-    usable = (gpus * accelerator.memory_bytes * memory_share).named("usable_bytes")
-    left = (usable - node.weights_bytes).named("left_bytes", note="for the cache")
-    encoder = (encoder_params, encoder_layers, encoder_hidden)
+    encoder = Encoder(encoder_params, encoder_layers, encoder_hidden)
+    request = Request(images, text_tokens, output_tokens)
     rows = tuple(
-        _picture(node, left, side, patch_px, merge, images, text_tokens, output_tokens, encoder)
-        for side in sides_px
+        _picture(node, side, (patch_px, merge), request, encoder, memory_share) for side in sides_px
     )
-    plain = _fit(node, left, text_tokens + output_tokens)
+    plain = node.must_fit(memory_share, text_tokens + output_tokens)
     first = rows[0]
     return Answer(
-        "a picture of {side} px is {tokens_per_image}; {first_bottleneck} gives in first, at "
-        "{requests_per_s}".replace("{side}", f"{sides_px[0].value:g}").replace(
-            "{first_bottleneck}", bound(first["requests_per_s"])
-        ),
+        f"A picture of {sides_px[0].value:g} px is {{tokens_per_image}}: {{batch}} fit where "
+        "{batch_text_only} of text alone do, and the devices serve {requests_per_s}; of each, "
+        f"{bound(first['longest'])} takes longest",
         {
             "tokens_per_image": first["tokens"],
             "prefill_s": first["prefill"],
             "encoder_s": first["encoder"],
+            "decode_s": first["decode"],
             "batch": first["batch"],
-            "batch_text_only": plain,
-            "requests_per_s": first["requests_per_s"],
+            "batch_text_only": plain.named("batch_text_only", "requests"),
+            "requests_per_s": first["rate"],
         },
         table=tuple(
-            {"side": row["side"]} | row | {"gives in first": bound(row["requests_per_s"])}
+            {name: cell for name, cell in row.items() if name != "longest"}
+            | {"longest": bound(row["longest"])}
             for row in rows
         ),
         notes=(
@@ -81,49 +107,36 @@ def image_prompts(
     )
 
 
-def _fit(node: Decode, left: Quantity, tokens: Number) -> Quantity:
-    """Requests of so many tokens that are held at once."""
-    fits = floor(left / node.sequence_bytes(tokens))
-    if not holds(fits >= 1):
-        raise SpecError(
-            f"{node.model.name} leaves no memory for one request",
-            where="gpus",
-            remedy="more devices, narrower weights or smaller pictures",
-        )
-    return fits.named("requests_that_fit", "requests")
-
-
 def _picture(
     node: Decode,
-    left: Quantity,
     side: Quantity,
-    patch_px: Number,
-    merge: Number,
-    images: Number,
-    text_tokens: Number,
-    output_tokens: Number,
-    encoder: tuple[Number, Number, Number],
+    grid: tuple[Number, Number],
+    request: Request,
+    encoder: Encoder,
+    memory_share: Number,
 ) -> dict[str, Quantity]:
-    """One size of picture: tokens, times of its stages, and the rate each stage sustains."""
-    params, layers, hidden = encoder
+    """One size of picture: tokens, device time of its stages, and the rate of all together."""
+    patch_px, merge = grid
     tokens = image_tokens(side, side, patch_px * merge).named("image_tokens", "tokens")
     patches = (tokens * merge * merge).named("patches", "tokens")
-    seen = forward_flop_per_token(params) * patches + full_attention_flop(layers, hidden, patches)
-    encode = compute_s(images * seen, node.peak_flop_per_s, node.mfu).named("encoder_s", "ms")
-    prompt = (images * tokens + text_tokens).named("prompt_tokens", "tokens")
+    seen = request.images * encoder.flop(patches)
+    encode = compute_s(seen, node.peak_flop_per_s, node.mfu).named("encoder_s", "ms")
+    prompt = (request.images * tokens + request.text_tokens).named("prompt_tokens", "tokens")
     prefill = compute_s(node.model.prefill_flop(prompt), node.peak_flop_per_s, node.mfu)
-    batch = _fit(node, left, prompt + output_tokens)
-    step = node.step_s(batch, prompt + output_tokens)
-    rate = smallest(
-        encoder=1 / encode,
-        prefill=1 / prefill,
-        cache_memory=batch / (decode_steps(output_tokens) * step),
-    )
+    prefill = prefill.named("prefill_s", "ms")
+    context = prompt + request.output_tokens
+    batch = node.must_fit(memory_share, context).named("batch", "requests")
+    step = node.step_s(batch, context)
+    decode = (decode_steps(request.output_tokens) * step / batch).named("decode_s", "ms")
+    one = given(1, "requests", name="one_request")
+    rate = (one / (encode + prefill + decode)).named("requests_per_s", "requests/s")
     return {
         "side": side,
         "tokens": tokens,
         "encoder": encode,
-        "prefill": prefill.named("prefill_s", "ms"),
+        "prefill": prefill,
+        "decode": decode,
         "batch": batch,
-        "requests_per_s": rate.named("requests_per_s", "requests/s"),
+        "rate": rate,
+        "longest": largest(encoder=encode, prefill=prefill, decode=decode),
     }

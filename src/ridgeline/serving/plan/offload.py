@@ -5,6 +5,7 @@ from ridgeline.catalog.models import Model
 from ridgeline.physics.prompts import break_even_bytes_per_s
 from ridgeline.physics.roofline import compute_s, read_s
 from ridgeline.quantity import Number, Quantity, largest, smallest
+from ridgeline.serving.plan.splits import check_decodes
 from ridgeline.show import show
 from ridgeline.topics import (
     DTYPES,
@@ -43,6 +44,7 @@ def cache_offload(
     Attention makes recomputing dearer per token as prompts grow, so the bandwidth that a tier
     needs falls with length.
     """
+    check_decodes(model)
     rate = (gpus * accelerator.flop_per_s(dtype)).named("node_flop_per_s")
     tiers = {
         "host": (host_bytes_per_s, host_s),
@@ -54,7 +56,8 @@ def cache_offload(
     last = rows[-1]
     return Answer(
         "a tier above {short_bytes_per_s} beats recomputing short prompts; for the longest, "
-        f"{show(prompts_tokens[-1])}, {{break_even_bytes_per_s}} is enough: {last['take from']}",
+        f"{show(prompts_tokens[-1])}, {{break_even_bytes_per_s}} is enough: "
+        + _advice(str(last["take from"])),
         {
             "short_bytes_per_s": linear.named("short_break_even_bytes_per_s", "GB/s"),
             "break_even_bytes_per_s": _number(last["break-even"]),
@@ -67,6 +70,10 @@ def cache_offload(
             "Loading also frees the devices for other prompts, which the saved time leaves out.",
         ),
     )
+
+
+def _advice(way: str) -> str:
+    return "recompute it" if way == "recompute" else f"take it from the {way} tier"
 
 
 def _number(cell: Quantity | str) -> Quantity:

@@ -28,7 +28,7 @@ def ttft_budget(
     model: Model = a_model("llama-3.1-70b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
     gpus: Number = count(8, "Devices that prefill together.", noun="GPUs"),
-    target_s: Number = amount("200ms", "s", "Time to first token that is promised."),
+    target_s: Number = amount("200ms", "s", "Time to first token that is promised.", least="0.1ms"),
     mfu: Number = amount(
         "0.4", "", "Share of the peak that prefill reaches, 2N a token.", most="1"
     ),

@@ -1,14 +1,13 @@
 """Which numbers to make smaller: by the resource that is scarce, not by what saves most bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
-from ridgeline.errors import CatalogError
 from ridgeline.physics.memory import grouped_weight_bytes
 from ridgeline.physics.roofline import compute_s, decode_step_s, read_s, roofline_s
 from ridgeline.quantity import Number, Quantity, largest
-from ridgeline.serving.plan.decode import one_token
+from ridgeline.serving.plan.decode import Decode, one_token
 from ridgeline.serving.plan.splits import check_tensor_parallel
 from ridgeline.show import show
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
@@ -33,38 +32,38 @@ _EVALS = {
 class Load:
     """What a node does in the time of one decode step, the prompts of new requests included."""
 
-    model: Model
-    accelerator: Accelerator
-    gpus: Number
+    node: Decode
     batch: Number
     context: Number
     prompt: Number
     output: Number
 
-    @property
-    def bytes_per_s(self) -> Quantity:
-        """Bandwidth of all devices."""
-        return (self.gpus * self.accelerator.memory_bytes_per_s).named("node_bytes_per_s")
-
-    def peak_flop_per_s(self, kind: str) -> Quantity:
-        """Dense rate of all devices."""
-        return (self.gpus * self.accelerator.flop_per_s(kind)).named(f"node_{kind}_flop_per_s")
-
     def caches_bytes(self, kind: str) -> Quantity:
         """Caches of all sequences, on all devices."""
-        one = self.model.cache_bytes_per_rank(self.context, kind, self.gpus)
-        return (self.batch * self.gpus * one).named(f"{kind}_caches_bytes")
+        one = replace(self.node, kv_dtype=kind).sequence_bytes(self.context)
+        return (self.batch * one).named(f"{kind}_caches_bytes")
+
+    def visited(self, weights: Quantity) -> Quantity:
+        """Of the weights, what a step reads: of a mixture, the experts that the batch visits."""
+        if not self.node.model.is_moe:
+            return weights
+        return weights * self.node.read_bytes(self.batch) / self.node.weights_bytes
 
     def prompt_s(self, kind: str) -> Quantity:
         """Prefill that falls on one step: a sequence makes way for the next after its output."""
-        seconds = compute_s(self.model.prefill_flop(self.prompt), self.peak_flop_per_s(kind))
+        work = self.node.model.prefill_flop(self.prompt)
+        seconds = compute_s(work, replace(self.node, dtype=kind).peak_flop_per_s)
         return (self.batch * seconds * one_token() / self.output).named(f"{kind}_prompt_s")
+
+    def arithmetic_s(self, kind: str) -> Quantity:
+        """Arithmetic of one decode step."""
+        work = self.batch * self.node.sequence_flop(self.context)
+        return compute_s(work, replace(self.node, dtype=kind).peak_flop_per_s)
 
     def decode_s(self, weights: Quantity, caches: Quantity, kind: str) -> Quantity:
         """One decode step: reads and arithmetic overlap."""
-        work = self.batch * self.model.decode_flop_per_token(self.context) * one_token()
-        reads = decode_step_s(weights, caches, self.bytes_per_s)
-        return roofline_s(reads, compute_s(work, self.peak_flop_per_s(kind)))
+        reads = decode_step_s(self.visited(weights), caches, self.node.bytes_per_s)
+        return roofline_s(reads, self.arithmetic_s(kind))
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def quantization_method(
     output_tokens: Number = amount("500", "tokens", "Answer of a request.", least="1"),
     scarce: str = choice("auto", ("auto", *_SCARCE), "The scarce resource; auto computes it."),
     failed_evals: str = choice("none", ("none", *_METHODS), "Method whose evals did not pass."),
-    group: Number = count(128, "Weights that share a scale in int4."),
+    group: Number = count(128, "Weights that share a scale in int4.", least=8),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
 ) -> Answer:
     """Which of weights, arithmetic and cache to make smaller, by what is scarce; what it gains.
@@ -116,9 +115,10 @@ def quantization_method(
     The start is bf16 throughout. What does not fit is scarce before anything that is slow.
     """
     check_tensor_parallel(model, gpus)
-    load = Load(model, accelerator, gpus, batch, context_tokens, prompt_tokens, output_tokens)
-    now = Method("bf16", load, model.weights_bytes("bf16"), "bf16", "bf16")
-    usable = (gpus * accelerator.memory_bytes * memory_share).named("usable_bytes")
+    node = Decode(model, accelerator, gpus)
+    load = Load(node, batch, context_tokens, prompt_tokens, output_tokens)
+    now = Method("bf16", load, node.weights_bytes, "bf16", "bf16")
+    usable = node.usable_bytes(memory_share)
     binding = _binding(now, usable)
     found = bound(binding) if scarce == "auto" else scarce
     methods = _methods(load, group)
@@ -155,13 +155,11 @@ def _loads(now: Method, usable: Quantity) -> dict[str, Quantity]:
             "cache": caches / usable,
             "compute": 0 * now.weights_bytes / usable,
         }
-    step = now.step_s
-    work = load.batch * load.model.decode_flop_per_token(load.context) * one_token()
-    arithmetic = compute_s(work, load.peak_flop_per_s("bf16")) + load.prompt_s("bf16")
+    step, rate = now.step_s, load.node.bytes_per_s
     return {
-        "weights": read_s(now.weights_bytes, load.bytes_per_s) / step,
-        "cache": read_s(caches, load.bytes_per_s) / step,
-        "compute": arithmetic / step,
+        "weights": read_s(load.visited(now.weights_bytes), rate) / step,
+        "cache": read_s(caches, rate) / step,
+        "compute": (load.arithmetic_s("bf16") + load.prompt_s("bf16")) / step,
     }
 
 
@@ -176,25 +174,19 @@ def _all(now: Method, usable: Quantity) -> Quantity:
 
 def _methods(load: Load, group: Number) -> dict[str, Method]:
     """The methods this device can run; weights of 8 bits multiply in fp8, or in int8 without it."""
-    params, four = load.model.params, dtype_bytes("int4")
-    int4 = grouped_weight_bytes(params, four, group).named("int4_weight_bytes")
-    whole = load.model.weights_bytes("bf16")
+    model, four = load.node.model, dtype_bytes("int4")
+    int4 = grouped_weight_bytes(model.params, four, group).named("int4_weight_bytes")
+    whole = model.weights_bytes("bf16")
     found = {_INT4: Method(_INT4, load, int4, "bf16", "int4")}
-    if eight := _eight_bits(load.accelerator):
-        half = load.model.weights_bytes(eight).named(f"{eight}_weight_bytes")
+    if eight := _eight_bits(load.node.accelerator):
+        half = model.weights_bytes(eight).named(f"{eight}_weight_bytes")
         found[_BOTH] = Method(_BOTH, load, half, eight, eight)
     return found | {_CACHE: Method(_CACHE, load, whole, eight or "fp8", "bf16")}
 
 
 def _eight_bits(accelerator: Accelerator) -> str:
     """The 8-bit type that the device multiplies, fp8 first; empty where it has none."""
-    for kind in ("fp8", "int8"):
-        try:
-            accelerator.flop_per_s(kind)
-        except CatalogError:
-            continue
-        return kind
-    return ""
+    return next((kind for kind in ("fp8", "int8") if accelerator.multiplies(kind)), "")
 
 
 def _row(method: Method, now: Method) -> dict[str, Quantity | str]:

@@ -5,6 +5,7 @@ from ridgeline.catalog.models import Model
 from ridgeline.physics.prompts import affordable_tokens
 from ridgeline.physics.roofline import compute_s
 from ridgeline.quantity import Number, Quantity, ceil, floor, holds, largest
+from ridgeline.show import show
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
 
@@ -68,12 +69,22 @@ def retrieval_fleet(
         notes=(
             "Hits of an answer cache skip all stages after the embedding; hits of a prefix cache "
             "save only the prefill of what is shared.",
-            f"fp8 arithmetic would halve the fleet; here it is {dtype}.",
+            *_faster(accelerator, dtype),
             "A hit rate is an input, not a result: measure how often questions repeat, and how "
             "often a near match is a wrong answer.",
         ),
         ok=holds(cached <= nodes),
     )
+
+
+def _faster(accelerator: Accelerator, dtype: str) -> tuple[str, ...]:
+    """What fp8 arithmetic would make of the fleet, where the devices have it."""
+    if not accelerator.multiplies("fp8"):
+        return ()
+    share = accelerator.flop_per_s(dtype) / accelerator.flop_per_s("fp8")
+    if not holds(share < 1):
+        return ()
+    return (f"In fp8 arithmetic the fleet would be {show(share.named('', '%'))} of this one.",)
 
 
 def _stage(

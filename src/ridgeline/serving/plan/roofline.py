@@ -13,6 +13,7 @@ from ridgeline.physics.roofline import (
 )
 from ridgeline.quantity import Number, Quantity
 from ridgeline.serving.plan.decode import Decode, one_token
+from ridgeline.serving.plan.splits import points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 from ridgeline.working.formula import bound
 
@@ -54,12 +55,18 @@ def decode_roofline(
             ),
             "step_s": time,
         },
-        notes=(
-            "Weights alone gain intensity with the batch, so at the ridge batch their products "
-            "turn compute-bound; every sequence reads a cache of its own, so its attention "
-            "never does.",
-        ),
+        notes=_notes(_attention_intensity(decode, context_tokens), ridge),
     )
+
+
+def _notes(attention: Quantity, ridge: Quantity) -> tuple[str, ...]:
+    start = (
+        "Weights alone gain intensity with the batch, so at the ridge batch their products turn "
+        "compute-bound; every sequence reads a cache of its own, so its attention keeps its "
+    )
+    if min(points(attention - ridge)) >= 0:
+        return (start + "intensity, which is above the ridge here: compute binds it too.",)
+    return (start + "intensity, which is below the ridge: memory binds it at every batch.",)
 
 
 def _one() -> Quantity:

@@ -3,23 +3,24 @@
 from dataclasses import dataclass
 
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
-from ridgeline.physics.roofline import ridge_flop_per_byte
+from ridgeline.physics.roofline import ridge_tokens
 from ridgeline.physics.speculation import (
     accepted_length,
     candidates_acceptance,
     check_cost,
-    critical_batch,
     free_batch,
 )
 from ridgeline.quantity import Number, Quantity, floor, given, largest
+from ridgeline.serving.plan.decode import one_token
 from ridgeline.topics import DTYPES, Answer, amount, an_accelerator, choice, count, topic
 from ridgeline.working.formula import bound
 
 
 def _critical(accelerator: Accelerator, dtype: str) -> Quantity:
     """Batch at which reading the weights takes as long as multiplying with them."""
-    ridge = ridge_flop_per_byte(accelerator.flop_per_s(dtype), accelerator.memory_bytes_per_s)
-    return critical_batch(ridge, dtype_bytes(dtype))
+    rate, bandwidth = accelerator.flop_per_s(dtype), accelerator.memory_bytes_per_s
+    tokens = ridge_tokens(rate, bandwidth, dtype_bytes(dtype))
+    return (tokens / one_token()).named("critical_batch", "sequences")
 
 
 @topic("speculative-decoding", subject="serving")

@@ -18,6 +18,16 @@ def divides(parts: float, whole: float) -> bool:
     return parts >= 1 and whole % parts == 0
 
 
+def check_decodes(model: Model) -> None:
+    """Raise SpecError for encoders and diffusion models, which keep no cache."""
+    if set(model.layer_mix) == {"bidirectional"}:
+        raise SpecError(
+            f"{model.name} does not decode token by token, so it keeps no cache",
+            where="model",
+            remedy="a language model",
+        )
+
+
 def check_tensor_parallel(model: Model, tensor_parallel: Number) -> None:
     """Raise SpecError unless query heads and vocabulary split evenly over the ranks.
 

@@ -2,8 +2,10 @@
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
+from ridgeline.errors import SpecError
 from ridgeline.physics.roofline import read_s
-from ridgeline.quantity import Number, Quantity, ceil, smallest
+from ridgeline.quantity import Number, Quantity, ceil, given, smallest
+from ridgeline.serving.plan.decode import Decode
 from ridgeline.topics import (
     DTYPES,
     Answer,
@@ -35,13 +37,15 @@ def sram_only(
     Layers are stages of a pipeline, each on a few chips; a token passes all of them, and as many
     requests as there are stages keep them all busy.
     """
-    weights = model.weights_bytes(dtype)
+    _check_sram(accelerator)
+    chain = Decode(model, accelerator, tensor_parallel, dtype, kv_dtype, whole_cache=True)
+    weights = chain.weights_bytes
     bare = ceil(weights / accelerator.sram_bytes).named("chips_for_weights", "chips")
     cache = (requests * model.cache_bytes(context_tokens, kv_dtype)).named("cached_bytes")
     chips = ceil((weights + cache) / accelerator.sram_bytes).named("chips", "chips")
     stages = ceil(chips / tensor_parallel).named("stages", "stages")
-    cached = model.cache_bytes(context_tokens, kv_dtype)
-    read = read_s(weights + cached, tensor_parallel * accelerator.memory_bytes_per_s)
+    one = given(1, "sequences", name="one_request")
+    read = read_s(chain.read_bytes(one) + chain.sequence_bytes(context_tokens), chain.bytes_per_s)
     step = (read + stages * hop_s).named("step_s", "us")
     busy = smallest(stages=stages, requests=requests)
     rate = (busy / step).named("tokens_per_s_at_full_load", "1/s")
@@ -59,7 +63,7 @@ def sram_only(
             "usd_per_million_tokens": costs[-1],
         },
         table=tuple(
-            {"utilization": share, "usd_per_million_tokens": cost}
+            {"in use": share.named("in_use", "%"), "a million tokens": cost}
             for share, cost in zip(utilizations, costs, strict=True)
         ),
         notes=(
@@ -68,6 +72,17 @@ def sram_only(
             "The price of a chip is an assumption: set your own.",
         ),
     )
+
+
+def _check_sram(accelerator: Accelerator) -> None:
+    """Raise SpecError where the chip has other memory for weights: reads run at that one's rate."""
+    sram = accelerator.data.get("on_chip_sram_bytes") or 0
+    if accelerator.data["memory"]["bytes"] > sram:
+        raise SpecError(
+            f"{accelerator.name} has memory besides its SRAM",
+            where="accelerator",
+            remedy="groq-lpu-v1 or cerebras-wse3; users-per-node is for the others",
+        )
 
 
 def _cost(price: Quantity, rate: Quantity, share: Quantity) -> Quantity:

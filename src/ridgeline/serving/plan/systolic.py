@@ -14,7 +14,7 @@ from ridgeline.topics import Answer, count, flag, topic
 def systolic_array(
     tile_rows: Number = count(128, "Rows of activations that stream through one tile."),
     array_width: Number = count(128, "Lanes of the square array; 128 or 256 in TPUs."),
-    tiles: Number = count(1, "Tiles of weights, one after the other."),
+    tiles: Number = count(1, "Tiles of weights, one after the other.", noun="tiles"),
     overlap: bool = flag(False, "Whether the next tile starts before the last one has drained."),
 ) -> Answer:
     """Cycles and utilization of a systolic array for a tile of so many rows.

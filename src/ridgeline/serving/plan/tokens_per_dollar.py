@@ -4,11 +4,20 @@ from collections.abc import Sequence
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.errors import CatalogError, SpecError
+from ridgeline.errors import SpecError
 from ridgeline.physics.money import bytes_per_usd, decode_tokens_per_s, usd_per_token
-from ridgeline.physics.roofline import compute_s, read_s, roofline_s
-from ridgeline.quantity import Number, Provenance, Quantity, ceil, given, largest, smallest
-from ridgeline.serving.plan.decode import one_token
+from ridgeline.quantity import (
+    Number,
+    Provenance,
+    Quantity,
+    ceil,
+    floor,
+    given,
+    holds,
+    largest,
+    smallest,
+)
+from ridgeline.serving.plan.decode import Decode
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, count, numbers, topic
 
 #: Weight formats from wide to narrow.
@@ -42,14 +51,18 @@ def tokens_per_dollar(
         found = {
             dtype: _tokens_per_usd(model, chip, price, dtype, batch, context_tokens)
             for dtype in _FORMATS
-            if _computes(chip, dtype)
+            if chip.multiplies(dtype)
         }
         if "bf16" not in found:
             raise SpecError(f"{chip.name} has no bf16 units", where="accelerator", remedy="another")
         of_bf16.append(found["bf16"])
         rows.append((chip, price, found))
-    best = largest(**{f"option_{index}": one for index, one in enumerate(of_bf16)})
-    worst = smallest(**{f"option_{index}": one for index, one in enumerate(of_bf16)})
+    ids = [chip.id for chip in chips]
+    named = {
+        chip.id if ids.count(chip.id) == 1 else f"{chip.id} {place}": one
+        for place, (chip, one) in enumerate(zip(chips, of_bf16, strict=True), 1)
+    }
+    best, worst = largest(**named), smallest(**named)
     spread = (best / worst - 1).named("bf16_spread", "%")
     second_rates, third_rates = rows[1][2], rows[2][2]
     values: dict[str, Quantity] = {
@@ -64,8 +77,13 @@ def tokens_per_dollar(
     return Answer(
         "{first}, {second} and {third} buy the same tokens a dollar in bf16 within {bf16_spread}",
         values,
-        table=tuple(_row(chip, price, found, best) for chip, price, found in rows),
+        table=tuple(
+            _row(_rank(found["bf16"], of_bf16), chip, price, found, best)
+            for chip, price, found in rows
+        ),
         notes=(
+            "one device is priced; a model that needs several makes as many tokens for each dollar "
+            "of them while memory binds",
             "prices are the whole claim: with another price list another generation leads; "
             "`tie_price` is where a generation equals the best in bf16",
             "weight-only formats save the same bytes on older chips; what they lack is units that "
@@ -74,22 +92,16 @@ def tokens_per_dollar(
     )
 
 
-def _computes(chip: Accelerator, dtype: str) -> bool:
-    try:
-        chip.flop_per_s(dtype)
-    except CatalogError:
-        return False
-    return True
+def _rank(one: Quantity, of_all: Sequence[Quantity]) -> str:
+    """Its place by tokens a dollar in bf16; in a sweep, at every point."""
+    return str(1 + sum(holds(other.value > one.value) for other in of_all))
 
 
 def _tokens_per_usd(
     model: Model, chip: Accelerator, price: Quantity, dtype: str, batch: Number, context: Number
 ) -> Quantity:
     """Tokens for a dollar on one device; weights in `dtype`, the cache in 16 bits."""
-    cache = (model.kv_bytes_per_token("bf16") * context * batch).named("cache_bytes")
-    moved = read_s(model.weights_bytes(dtype) + cache, chip.memory_bytes_per_s)
-    spent = compute_s(model.flop_per_token() * batch * one_token(), chip.flop_per_s(dtype))
-    rate = decode_tokens_per_s(batch, roofline_s(moved, spent))
+    rate = decode_tokens_per_s(batch, Decode(model, chip, 1.0, dtype).step_s(batch, context))
     told: Quantity = (1 / usd_per_token(price, rate)).named(
         f"{dtype}_tokens_per_usd", "Mtokens/USD"
     )
@@ -97,10 +109,11 @@ def _tokens_per_usd(
 
 
 def _row(
-    chip: Accelerator, price: Quantity, found: dict[str, Quantity], best: Quantity
+    rank: str, chip: Accelerator, price: Quantity, found: dict[str, Quantity], best: Quantity
 ) -> dict[str, Quantity | str]:
     traffic = bytes_per_usd(chip.memory_bytes_per_s, price).named("bytes_per_usd", "PB/USD")
     row: dict[str, Quantity | str] = {
+        "rank": rank,
         "accelerator": chip.name,
         "price": price,
         "bandwidth": chip.memory_bytes_per_s,
@@ -136,7 +149,9 @@ def dollars_per_bandwidth(
         most="1",
         interval=("0.8", "0.95"),
     ),
-    memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
+    memory_share: Number = amount(
+        "0.9", "", "Share of memory for weights and cache.", least="0.01", most="1"
+    ),
     context_tokens: Number = amount("8k", "tokens", "Tokens each user holds.", least="1"),
 ) -> Answer:
     """Dollars for a TB/s on two accelerators, the replica each needs, and what flips the order."""
@@ -151,12 +166,15 @@ def dollars_per_bandwidth(
     )
     return Answer(
         "{accelerator} buys {advantage} the bandwidth of {against} for a dollar; the order flips "
-        "if it reaches under {flip_achieved} of its own",
+        "if it reaches under {flip_achieved} of its own"
+        if holds(better >= 1)
+        else "{accelerator} buys {advantage} the bandwidth of {against} for a dollar; the order "
+        "flips at {flip_discount} off its price",
         {
             "advantage": better,
             "flip_achieved": flip,
-            "flip_discount": (1 - 1 / better).named(
-                "flip_discount", "%", note="off the other's price makes them equal"
+            "flip_discount": (1 - smallest(ours=better, theirs=1 / better)).named(
+                "flip_discount", "%", note="off the dearer one's price makes them equal"
             ),
             "price_of_tb_s": _of_a_tb_s(ours, "price_of_tb_s"),
             "against_price_of_tb_s": _of_a_tb_s(theirs, "against_price_of_tb_s"),
@@ -184,7 +202,7 @@ def _replica(
     model: Model, chip: Accelerator, price: Quantity, share: Number, context: Number
 ) -> dict[str, Quantity | str]:
     """The fewest devices that hold the weights and one full context, and what is left for users."""
-    weights, user = model.weights_bytes("bf16"), model.kv_bytes_per_token("bf16") * context
+    weights, user = model.weights_bytes("bf16"), model.cache_bytes(context)
     usable = (chip.memory_bytes * share).named("usable_bytes")
     needed = ceil((weights + user) / usable).named("replica_gpus", "GPUs")
     left = needed * usable - weights
@@ -193,6 +211,6 @@ def _replica(
         "memory": chip.memory_bytes,
         "replica_gpus": needed,
         "replica_price": (needed * price).named("replica_price", "USD/h"),
-        "replica_users": (left / user).named("replica_users", "users"),
+        "replica_users": floor(left / user).named("replica_users", "users"),
         "replica_bandwidth": (needed * chip.memory_bytes_per_s).named("replica_bytes_per_s"),
     }

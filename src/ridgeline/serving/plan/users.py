@@ -1,11 +1,12 @@
 """How many users with full contexts fit on nodes, and what stops the next one."""
 
+from dataclasses import replace
+
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.errors import CatalogError
 from ridgeline.physics.roofline import fitting_batch
 from ridgeline.quantity import Number, Quantity, ceil, choose, floor, given, smallest
-from ridgeline.serving.plan.decode import Decode, one_token
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, one_token
 from ridgeline.serving.plan.splits import check_divides, check_tensor_parallel, points, splits
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 from ridgeline.working.formula import bound
@@ -49,7 +50,7 @@ def users_per_node(
         interval=("0.5", "0.9"),
         source="assumed; decode matrix products alone reach 0.86 of an H100's bandwidth",
     ),
-    dtype: str = choice("bf16", DTYPES, "Type of the weights."),
+    dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
 ) -> Answer:
     """How many users with full contexts a node holds, what binds, how many nodes it takes."""
@@ -92,7 +93,7 @@ def users_per_node(
         del values["nodes"], values["nodes_before_headroom"]
     return Answer(
         f"{{users_per_node}} with {{context_tokens}} each on one node of {{gpus}}; {_binds(copy)}. "
-        + ("{nodes} for {users} with {headroom} kept free" if can else "No number of nodes helps"),
+        + ("{nodes} for {users} with {headroom} kept free" if can else _nobody(fit)),
         values,
         table=_table(decode, context_tokens, memory_share, reserved_bytes),
         notes=_notes(decode, copy),
@@ -100,10 +101,15 @@ def users_per_node(
     )
 
 
+def _nobody(fit: Quantity) -> str:
+    if max(points(fit)) > 0:
+        return "With {headroom} kept free that is nobody"
+    return "A node holds nobody, so no number of them helps"
+
+
 def _left(decode: Decode, memory_share: Number, reserved_bytes: Number) -> Quantity:
     """Room for the cache beside one copy of the weights, on all its devices."""
-    memory = decode.devices * decode.accelerator.memory_bytes
-    usable = (memory * memory_share).named("usable_bytes")
+    usable = decode.usable_bytes(memory_share)
     reserved = (decode.devices * reserved_bytes).named("reserved_on_copy_bytes")
     left = usable - decode.weights_bytes - reserved
     return left.named("left_bytes", note="for the cache")
@@ -146,7 +152,7 @@ def _table(
     asked += [(here, given(parts, "GPUs")) for parts in splits(decode.model, _SPLITS)]
     rows: list[dict[str, Quantity | str]] = []
     for (dtype, kv_dtype), devices in asked:
-        other = _but(decode, dtype, kv_dtype, devices)
+        other = replace(decode, dtype=dtype, kv_dtype=kv_dtype, devices=devices)
         if not _runs(other):
             continue
         left, one = _left(other, memory_share, reserved), other.sequence_bytes(context)
@@ -164,26 +170,9 @@ def _table(
     return tuple(rows)
 
 
-def _but(decode: Decode, dtype: str, kv_dtype: str, devices: Number) -> Decode:
-    return Decode(
-        decode.model,
-        decode.accelerator,
-        devices,
-        dtype,
-        kv_dtype,
-        decode.attained,
-        decode.mfu,
-        decode.whole_cache,
-    )
-
-
 def _runs(decode: Decode) -> bool:
     """Whether the device has arithmetic for the weights' type; the table leaves others out."""
-    try:
-        decode.accelerator.flop_per_s(decode.dtype)
-    except CatalogError:
-        return False
-    return True
+    return decode.dtype == "native" or decode.accelerator.multiplies(decode.dtype)
 
 
 def _notes(decode: Decode, copy: Quantity) -> tuple[str, ...]:

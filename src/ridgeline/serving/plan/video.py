@@ -7,6 +7,7 @@ from ridgeline.physics.images import full_attention_flop, video_tokens
 from ridgeline.physics.prompts import prefill_queue_s
 from ridgeline.physics.roofline import compute_s, read_s
 from ridgeline.quantity import Number, Provenance, Quantity, given, holds
+from ridgeline.show import show
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
 
@@ -41,16 +42,19 @@ def video_generation(
     reading = read_s(model.weights_bytes(dtype), gpus * accelerator.memory_bytes_per_s)
     compute = compute_s(one, rate, mfu).named("evaluation_s", "s")
     busy = (requests_per_s * seconds).named("busy_share", "%")
+    progress = (seconds / passes).named("progress_s", "s")
+    queue = "a queue without end" if not holds(busy < 1) else "{queue_s} of mean wait"
     return Answer(
-        "{tokens} in {passes} take {video_flop} and {seconds} on {gpus}; with {queue_s} of mean "
-        "wait at {requests_per_s}",
+        "{tokens} in {passes} take {video_flop} and {seconds} on {gpus}; "
+        f"{queue} at {{requests_per_s}}, which is {{busy_share}} of what they can make",
         {
             "seconds": seconds,
             "video_flop": total,
             "tokens": tokens,
             "attention_share": (attention / one).named("attention_share", "%"),
             "queue_s": wait,
-            "progress_s": (seconds / passes).named("progress_s", "s"),
+            "progress_s": progress,
+            "busy_share": busy,
             "compute_over_read": (compute / reading).named("compute_over_read", "x"),
             "one_gpu_s": (seconds * gpus).named("one_gpu_s", "s"),
         },
@@ -66,11 +70,9 @@ def video_generation(
             "One video already fills the devices: arithmetic takes many times the reading of the "
             "weights, so two in a batch take twice as long and both users wait. Serve one at a "
             "time, and add nodes.",
-            f"Progress can be told after every pass; these devices are busy "
-            f"{float(busy.value.max() if hasattr(busy.value, 'max') else busy.value):.0%} of the "
-            "time at most.",
-            "Attention grows with the square of the tokens: 720p has 2.3 times the tokens of 480p "
-            "and takes 3.8 times as long.",
+            f"Progress can be told after every pass, each {show(progress)}.",
+            "Attention grows with the square of the tokens: twice the tokens (frames or pixels) "
+            f"take {show((2 + 2 * attention / one).named('', ''))} times as long.",
         ),
         ok=holds(busy < 1),
     )

@@ -88,6 +88,14 @@ def kept_bytes_per_token(
     )
 
 
+def micro_batch_bytes(level: str, layer: Quantity, whole_layer: Quantity, layers: Number) -> Number:
+    """Activations of all layers; where they are computed again, one layer is whole meanwhile."""
+    kept = layer * layers
+    if RECOMPUTE[level].block == RECOMPUTE["none"].block:
+        return kept
+    return kept + whole_layer
+
+
 @topic("activation-memory", subject="training")
 def activation_memory(
     model: Model = a_model("llama-3.1-70b"),
@@ -128,18 +136,18 @@ def activation_memory(
         return whole.named("bytes_per_layer")
 
     def a_micro_batch(level: str) -> Quantity:
-        kept = a_layer(block, level) * model.layers
-        if level not in ("elementwise", "full"):
-            return kept.named("micro_batch_bytes")
-        note = "with the one layer that is being computed again"
-        return (kept + a_layer(block, "none")).named("micro_batch_bytes", note=note)
+        kept = micro_batch_bytes(level, a_layer(block, level), a_layer(block, "none"), model.layers)
+        again = level in ("elementwise", "full")
+        note = "with the one layer that is being computed again" if again else ""
+        told: Quantity = kept.named("micro_batch_bytes", note=note)
+        return told
 
     layer, total = a_layer(block, recompute), a_micro_batch(recompute)
     gelu, swiglu = a_layer("gelu", recompute), a_layer("swiglu", recompute)
     weights = model.weights_bytes("bf16").named("weights_bytes")
     return Answer(
         "{model} keeps {bytes_per_layer} a layer and {micro_batch_bytes} for {micro_batch} of "
-        "{sequence_tokens}: {over_weights} of its weights",
+        "{sequence_tokens}: {over_weights} its weights in 16 bits",
         {
             "bytes_per_layer": layer,
             "micro_batch_bytes": total,
@@ -168,7 +176,9 @@ def activation_memory(
 
 
 def _coefficient(layer: Quantity, tokens: Quantity, model: Model) -> Quantity:
-    return (layer / (tokens * model.hidden)).named("coefficient", "B/token")
+    return (layer / (tokens * model.hidden)).named(
+        "coefficient", "B/token", note="and unit of the hidden width"
+    )
 
 
 def _again(model: Model, sequence_tokens: Quantity, level: str) -> Quantity:

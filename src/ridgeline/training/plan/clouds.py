@@ -5,10 +5,14 @@ from ridgeline.catalog.models import Model
 from ridgeline.physics.parallel import all_reduce_bytes, exposed_s, message_bytes
 from ridgeline.physics.roofline import compute_s, read_s
 from ridgeline.physics.size import training_flop, weight_bytes
-from ridgeline.quantity import Number, Quantity, holds
+from ridgeline.quantity import Number, Quantity, ceil, holds, largest
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, flag, topic
 
 _TYPES = ("fp32", "bf16", "fp8", "int4")
+#: Local steps of the table's split: the most that DiLoCo reports without loss.
+_LOCAL_STEPS = 500
+#: All-reduces of a layer under tensor parallelism, two each way.
+_REDUCES = 4
 
 
 @topic("two-clouds", subject="training")
@@ -19,7 +23,9 @@ def two_clouds(
     nodes: Number = count(512, "Nodes of one site.", noun="nodes"),
     node_link: Number = amount("400 Gb/s", "Gb/s", "Fabric of each node.", least="1 Gb/s"),
     step_tokens: Number = amount("4096k", "tokens", "Tokens of one step, both sites.", least="1"),
-    mfu: Number = amount("0.4", "", "Share of the peak that a site reaches.", most="1"),
+    mfu: Number = amount(
+        "0.4", "", "Share of the peak that a site reaches.", least="0.001", most="1"
+    ),
     steps_between: Number = count(
         1, "Steps between two exchanges (DiLoCo: 100 to 500).", noun="steps"
     ),
@@ -49,13 +55,17 @@ def two_clouds(
     splits = {
         "data parallel, every step": slowed(exchange, once, hidden=False),
         "data parallel, behind the next step": slowed(exchange, once, hidden=True),
-        "local steps (DiLoCo), every 500": slowed(exchange, once * 500, hidden=False),
+        f"local steps (DiLoCo), every {_LOCAL_STEPS}": slowed(
+            exchange, once * _LOCAL_STEPS, hidden=False
+        ),
         "pipeline stages across the link": slowed(stages, once, hidden=True),
-        "tensor parallel across the link": slowed(stages * 4 * model.layers, once, hidden=False),
+        "tensor parallel across the link": slowed(
+            stages * _REDUCES * model.layers, once, hidden=False
+        ),
         "separate jobs": once.named("slowdown", "x"),
     }
     allowed = spent * tolerable if overlap else spent * (tolerable - 1)
-    least = (exchange / allowed).named(
+    least = largest(every_step=1, tolerable=ceil(exchange / allowed)).named(
         "least_steps_between", "steps", note="what is seen stays within the tolerable slowdown"
     )
     return Answer(

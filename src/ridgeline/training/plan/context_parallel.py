@@ -22,7 +22,9 @@ def context_parallel(
     tensor_parallel: Number = count(8, "Ranks that split each layer.", noun="ranks"),
     block: str = choice("swiglu", BLOCKS, "How a layer is counted: as it is, or by 34 s b h."),
     link: Number = amount("400 Gb/s", "Gb/s", "Rate between context ranks.", least="1 Gb/s"),
-    mfu: Number = amount("0.4", "", "Share of the peak that the scores reach.", most="1"),
+    mfu: Number = amount(
+        "0.4", "", "Share of the peak that the scores reach.", least="0.001", most="1"
+    ),
     exchange: str = choice(
         "ring", _WAYS, "Keys and values pass behind the scores, or before them."
     ),
@@ -33,7 +35,7 @@ def context_parallel(
             f"{2 * context_ranks.value:.0f} parts (two a rank, for balance) do not divide "
             f"{sequence_tokens.value:,.0f} tokens",
             where="context-ranks",
-            remedy="a power of two",
+            remedy=_even(sequence_tokens, context_ranks),
         )
     layer = kept_bytes_per_token(
         block_of(model),
@@ -60,8 +62,8 @@ def context_parallel(
     behind = (spent * hops / context_ranks).named("behind_s", note="the last part has no hop")
     seen = exposed_s(ring, behind) if exchange == "ring" else ring
     return Answer(
-        "{sequence_tokens} over {context_ranks}: {bytes_per_context_rank} a layer on each, "
-        "{exposed_s} of exchange are seen beside {scores_s} of scores",
+        "{sequence_tokens} over {context_ranks}: {bytes_per_context_rank} a layer on each; "
+        "{exposed_s} of the exchange is seen beside {scores_s} of scores",
         {
             "bytes_per_context_rank": share,
             "bytes_per_layer": whole,
@@ -77,9 +79,18 @@ def context_parallel(
             "the ratio of ring to scores falls with the local tokens: both bytes and FLOPs grow "
             "with a rank's tokens, the FLOPs once more with the sequence",
             "GQA makes the exchange small: only KV heads are sent, all heads are multiplied",
-            "16 ranks alone are not forced: recomputation or more tensor ranks save memory as well",
+            "more context ranks are not the only way to save memory: computing activations again "
+            "or more tensor ranks save it as well",
         ),
     )
+
+
+def _even(sequence_tokens: Number, ranks: Number) -> str:
+    """The nearest sequences that split evenly, as a remedy."""
+    parts = 2 * round(ranks.value)
+    below = round(sequence_tokens.value) // parts * parts
+    near = [f"{one:,}" for one in (below, below + parts) if one]
+    return f"a sequence of {' or '.join(near)} tokens, or fewer ranks"
 
 
 def _least_local(

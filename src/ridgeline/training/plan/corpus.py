@@ -17,7 +17,7 @@ _MEASURED = "measured on one core; yours will differ"
 def corpus_pipeline(
     model: Model = a_model("llama-3.1-405b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
-    tokens: Number = amount("15T", "tokens", "Tokens that the run trains on.", least="1"),
+    tokens: Number = amount("15T", "Ttokens", "Tokens that the run trains on.", least="1"),
     bytes_per_token: Number = amount(
         "4 B/token",
         "B/token",
@@ -70,11 +70,11 @@ def corpus_pipeline(
     ),
     shard_bytes: Number = amount("64 MiB", "MiB", "Size of one shard.", least="1 MiB"),
     gpus: Number = count(10_240, "Devices that train.", noun="GPUs"),
-    mfu: Number = amount("0.4", "", "Share of the peak that is reached.", most="1"),
+    mfu: Number = amount("0.4", "", "Share of the peak that is reached.", least="0.001", most="1"),
 ) -> Answer:
     """Bytes and cores of each stage from crawl to token shards, and the rate training reads at.
 
-    Stages run one after another, each within the deadline.
+    All stages run at once, as a pipeline, and each is done within the deadline.
     """
     one_byte = given(
         1, "B/token", name="byte_per_token", provenance=Provenance.DEFINED, source="8 bits"
@@ -83,6 +83,12 @@ def corpus_pipeline(
     _check_width(id_width, vocabulary, least)
     clean = (tokens * bytes_per_token).named("clean_bytes")
     text = (raw_bytes * extracted_share).named("extracted_bytes")
+    if not holds(clean <= text):
+        raise SpecError(
+            f"{show(clean)} of clean text do not come out of {show(text)}",
+            where="raw",
+            remedy="a larger crawl, fewer tokens, or a larger extracted-share",
+        )
     each = given(float(id_width), "B/token", name="id_bytes_per_token", source="you")
     ids = (tokens * each).named("id_bytes")
     flop = training_flop_per_token(model.active_params)
@@ -100,8 +106,8 @@ def corpus_pipeline(
     signatures = (documents * permutations * hash_bytes).named("signature_bytes")
     core_days = (clean / tokenize_bytes_per_s).named("tokenize_core_s", "days")
     return Answer(
-        "{clean_bytes} of clean text become {id_bytes} of ids; training reads {tokens_per_s}, "
-        "and the run lasts {run_s}",
+        "{clean_bytes} of clean text become {id_bytes} of ids in {shards} shards of "
+        "{shard_bytes}; training reads {tokens_per_s}, and the run lasts {run_s}",
         {
             "id_bytes": ids,
             "least_id_bytes": least,

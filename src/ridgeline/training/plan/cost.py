@@ -11,14 +11,19 @@ from ridgeline.physics.training import training_flop_per_token, training_tokens_
 from ridgeline.quantity import Number
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
 
+#: Forward passes that a trained token costs: its own, and a backward of twice its work.
+_PASSES = 3
+
 
 @topic("training-cost", subject="cost")
 def training_cost(
     model: Model = a_model("llama-3.1-70b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
-    tokens: Number = amount("15T", "tokens", "Tokens of the run.", least="1"),
+    tokens: Number = amount("15T", "Ttokens", "Tokens of the run.", least="1"),
     price: Number = amount("2.50 USD/h", "USD/h", "Price of a device.", least="0.01 USD/h"),
-    mfu: Number = amount("0.4", "", "Share of the peak that training reaches.", most="1"),
+    mfu: Number = amount(
+        "0.4", "", "Share of the peak that training reaches.", least="0.001", most="1"
+    ),
     dtype: str = choice("bf16", ("bf16", "fp8"), "Type of the matrix products."),
     gpus: Number = count(8192, "Devices of the run.", noun="GPUs"),
     node_gpus: Number = count(8, "Devices of a serving node.", noun="GPUs"),
@@ -34,10 +39,12 @@ def training_cost(
     made = usd_per_token(node, decoded).named("decode_cost", "USD/Mtokens")
     even = (node / trained).named("even_tokens_per_s")
     rate = training_tokens_per_s(gpus, peak, mfu, flop)
-    read = (trained / 3).named("prefill_cost", "USD/Mtokens", note="2N a token at the same MFU")
+    read = (trained / _PASSES).named(
+        "prefill_cost", "USD/Mtokens", note="2N a token at the same MFU"
+    )
     return Answer(
-        "a trained token costs {training_cost}, {tokens} of them {run_cost}; a generated one "
-        "{decode_cost}, and less than a trained one above {even_tokens_per_s} a node",
+        "training costs {training_cost}, {run_cost} for {tokens}; generating costs {decode_cost}, "
+        "and less than training above {even_tokens_per_s} a node",
         {
             "training_cost": trained,
             "run_cost": (trained * tokens).named("run_cost", "USD"),

@@ -2,10 +2,15 @@
 
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
+from ridgeline.errors import SpecError
 from ridgeline.physics.parallel import exchange_bytes_per_token, exposed_s, visited_nodes
 from ridgeline.physics.roofline import compute_s, read_s
 from ridgeline.quantity import Number
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
+from ridgeline.training.plan.shape import PASSES
+
+#: Dispatch and combine; and each of them forward and backward.
+_WAYS = 2
 
 
 @topic("expert-all-to-all", subject="training")
@@ -20,13 +25,19 @@ def expert_all_to_all(
     dispatch_dtype: str = choice("fp8", DTYPES, "Type in which tokens go out."),
     combine_dtype: str = choice("bf16", DTYPES, "Type in which results come back."),
     compute_dtype: str = choice("fp8", ("bf16", "fp8"), "Type of the matrix products."),
-    mfu: Number = amount("0.4", "", "Share of the peak that is reached.", most="1"),
+    mfu: Number = amount("0.4", "", "Share of the peak that is reached.", least="0.001", most="1"),
     hot_load: Number = amount("1.2", "", "Load of the hottest rank over the mean.", least="1"),
     overlap: Number = amount(
         "0", "", "Share of the layer's arithmetic that traffic hides in.", most="1"
     ),
 ) -> Answer:
     """Whether tokens on their way to experts take as long as the arithmetic of their layer."""
+    if not model.is_moe:
+        raise SpecError(
+            f"{model.name} is dense: it has no experts to exchange tokens with",
+            where="model",
+            remedy="a mixture, such as deepseek-v3 or qwen3-235b-a22b",
+        )
     visited = visited_nodes(model.top_k, nodes, node_limit)
     a_token = exchange_bytes_per_token(
         visited, model.hidden, dtype_bytes(dispatch_dtype), dtype_bytes(combine_dtype)
@@ -53,7 +64,7 @@ def expert_all_to_all(
         "for {rank_tokens}; the hottest rank adds {hot_stall_s}",
         {
             "ratio": (sent / spent).named("ratio", "x", note="forward"),
-            "ratio_of_step": (sent / spent * 2 / 3).named(
+            "ratio_of_step": (sent / spent * _WAYS / PASSES).named(
                 "ratio_of_step", "x", note="backward sends as much and computes twice"
             ),
             "bytes_per_rank": moved,
@@ -61,7 +72,7 @@ def expert_all_to_all(
             "layer_s": spent,
             "exposed_s": exposed_s(sent, overlap * spent).named("exposed_exchange_s"),
             "hot_stall_s": stall,
-            "exchanges_per_layer": (visited / visited * 2 * 2).named(
+            "exchanges_per_layer": (visited / visited * _WAYS * _WAYS).named(
                 "exchanges_per_layer", note="dispatch and combine, forward and backward"
             ),
             "ratio_without_limit": (sent / spent * unlimited / visited).named(
@@ -69,8 +80,8 @@ def expert_all_to_all(
             ),
         },
         notes=(
-            "the router's node limit is what keeps the ratio at one: without it a token may "
-            "visit as many nodes as it has experts",
+            "the router's node limit is what keeps the ratio down: without it a token may visit as "
+            "many nodes as it has experts",
             "bytes within a node travel over NVLink and are not counted",
         ),
     )

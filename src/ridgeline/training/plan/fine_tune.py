@@ -5,7 +5,12 @@ from ridgeline.catalog.models import Model
 from ridgeline.physics.training import training_state_bytes
 from ridgeline.quantity import Number, Provenance, Quantity, ceil, given
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
-from ridgeline.training.plan.activations import RECOMPUTE, block_of, kept_bytes_per_token
+from ridgeline.training.plan.activations import (
+    RECOMPUTE,
+    block_of,
+    kept_bytes_per_token,
+    micro_batch_bytes,
+)
 from ridgeline.training.plan.adapters import TARGETS, adapter_params
 
 #: State of one trained parameter, bytes: weight, gradient, and what the optimizer keeps.
@@ -53,11 +58,14 @@ def fine_tune_memory(
     frozen = (model.params * dtype_bytes(base_dtype)).named("frozen_bytes")
     adapter = state_of(trained, optimizer, "adapter_state_bytes")
     lora = (frozen + adapter).named("lora_bytes")
-    one = model.layers / model.layers
-    line = kept_bytes_per_token(
-        block_of(model), "swiglu", RECOMPUTE[recompute], tensor_parallel=one, sequence_parallel=one
+    line, whole = (
+        kept_bytes_per_token(
+            block_of(model), "swiglu", RECOMPUTE[level], tensor_parallel=1.0, sequence_parallel=1.0
+        )
+        * (sequence_tokens * micro_batch)
+        for level in (recompute, "none")
     )
-    both = (line * sequence_tokens * micro_batch * model.layers).named("activation_bytes")
+    both = micro_batch_bytes(recompute, line, whole, model.layers).named("activation_bytes")
     card = accelerator.memory_bytes
     return Answer(
         "all weights of {model}: {full_state_bytes}, {full_gpus}; rank {rank} beside them: "
@@ -81,7 +89,7 @@ def fine_tune_memory(
         },
         notes=(
             "adapters do not save activations: gradients still flow through every layer",
-            "adapters save 14 of 16 bytes a parameter, not the weights: those stay whole unless "
+            "adapters save gradients and optimizer, not the weights: those stay whole unless "
             "they are quantized (`qlora-memory`)",
         ),
     )

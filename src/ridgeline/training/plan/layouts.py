@@ -16,7 +16,6 @@ from ridgeline.training.plan.step import step
 
 #: What a search may choose for recomputation: with FlashAttention scores are never kept.
 LEVELS = ("none", "elementwise", "full")
-_STAGES = (1, 2, 3, 4, 6, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 40, 42, 48, 56, 63, 64)
 _CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _MICRO_BATCHES = (1, 2, 4)
 _POWERS = (1, 2, 4, 8, 16, 32, 64)
@@ -31,6 +30,8 @@ class Fixed:
     pipeline: int
     context: int
     expert: int
+    chunks: int
+    micro_batch: int
     zero: int
     recompute: str
 
@@ -86,13 +87,25 @@ def check(model: Model, work: Work, machine: Machine, fixed: Fixed) -> None:
             where="pipeline-parallel",
             remedy=f"at most {_int(work.layers)}",
         )
+    length = _int(work.sequence_tokens)
+    if not _evenly(length, fixed.context or 1):
+        raise SpecError(
+            f"two parts for each of {fixed.context} ranks do not divide {length:,} tokens",
+            where="context-parallel",
+            remedy=f"a sequence of a multiple of {2 * fixed.context} tokens",
+        )
     if fixed.expert > 1 and _int(work.experts) % fixed.expert:
         raise SpecError(
             f"{fixed.expert} does not divide {_int(work.experts)} experts of {model.name}",
             where="expert-parallel",
-            remedy="a divisor of the experts",
+            remedy=", ".join(str(n) for n in _POWERS if _int(work.experts) % n == 0),
         )
     _check_world(work, machine, fixed)
+
+
+def _evenly(length: int, context: int) -> bool:
+    """Whether a sequence splits over context ranks: two parts each, so that causal work is even."""
+    return context == 1 or length % (2 * context) == 0
 
 
 def _check_world(work: Work, machine: Machine, fixed: Fixed) -> None:
@@ -136,19 +149,27 @@ def candidates(work: Work, machine: Machine, fixed: Fixed) -> list[Row]:
     """Every layout that divides; SpecError where there is none."""
     levels = LEVELS if fixed.recompute == "search" else (fixed.recompute,)
     zeros = (fixed.zero,) if fixed.zero else _ZERO
-    found = [
-        Row(*split, chunks, micro, zero, level)
-        for split in _splits(work, machine, fixed)
-        for chunks, micro in _schedules(work, split)
-        for zero in zeros
-        for level in levels
-    ]
-    if not found:
+    splits = list(_splits(work, machine, fixed))
+    if not splits:
         raise SpecError(
             f"no split of {_int(machine.gpus):,} devices divides the heads, the vocabulary, the "
             f"sequence and a global batch of {_int(work.batch):,}",
             where="global-batch",
             remedy="a batch with more divisors, such as a power of two times the devices' odd part",
+        )
+    found = [
+        Row(*split, chunks, micro, zero, level)
+        for split in splits
+        for chunks, micro in _schedules(work, split, fixed)
+        for zero in zeros
+        for level in levels
+    ]
+    if not found:
+        raise SpecError(
+            "the sequences of a replica do not make whole micro-batches, or with virtual stages "
+            "fewer of them than there are stages",
+            where="micro-batch" if fixed.micro_batch else "virtual-stages",
+            remedy="a smaller one that divides, or a larger global batch",
         )
     return found
 
@@ -160,11 +181,12 @@ def _splits(work: Work, machine: Machine, fixed: Fixed) -> Iterator[tuple[int, i
     length = _int(work.sequence_tokens)
     domain = _int(machine.domain)
     tensors = [t for t in _POWERS if t <= domain and heads % t == 0 and vocab % t == 0]
+    stages = [n for n in range(1, layers + 1) if gpus % n == 0]
     for tensor in [fixed.tensor] if fixed.tensor else tensors:
-        for pipeline in [fixed.pipeline] if fixed.pipeline else _STAGES:
+        for pipeline in [fixed.pipeline] if fixed.pipeline else stages:
             for context in [fixed.context] if fixed.context else _POWERS:
                 ways = tensor * pipeline * context
-                if gpus % ways or pipeline > layers or length % (2 * context):
+                if gpus % ways or pipeline > layers or not _evenly(length, context):
                     continue
                 data = gpus // ways
                 if batch % data:
@@ -174,14 +196,17 @@ def _splits(work: Work, machine: Machine, fixed: Fixed) -> Iterator[tuple[int, i
                         yield tensor, pipeline, context, expert, data
 
 
-def _schedules(work: Work, split: tuple[int, int, int, int, int]) -> Iterator[tuple[int, int]]:
+def _schedules(
+    work: Work, split: tuple[int, int, int, int, int], fixed: Fixed
+) -> Iterator[tuple[int, int]]:
     """Chunks a stage and sequences a micro-batch; interleaving needs a micro-batch a stage."""
     _, pipeline, _, _, data = split
     share = _int(work.batch) // data
-    for micro in _MICRO_BATCHES:
+    for micro in [fixed.micro_batch] if fixed.micro_batch else _MICRO_BATCHES:
         if share % micro:
             continue
-        for chunks in _CHUNKS if pipeline > 1 else (1,):
+        searched = _CHUNKS if pipeline > 1 else (1,)
+        for chunks in [fixed.chunks] if fixed.chunks else searched:
             deep = chunks == 1 or share // micro >= pipeline
             if deep and pipeline * (chunks - 1) < _int(work.layers):
                 yield chunks, micro

@@ -17,7 +17,9 @@ def fsdp_overlap(
     tokens: Number = amount("8k", "tokens", "Tokens of a GPU's micro-batch.", least="1"),
     ranks: Number = count(1024, "GPUs that share out the weights.", noun="ranks", least=2),
     link: Number = amount("400 Gb/s", "Gb/s", "Network of each GPU.", least="1 Gb/s"),
-    mfu: Number = amount("0.4", "", "Share of the peak that arithmetic reaches.", most="1"),
+    mfu: Number = amount(
+        "0.4", "", "Share of the peak that arithmetic reaches.", least="0.001", most="1"
+    ),
     sm_share: Number = amount(
         "0",
         "",
@@ -57,6 +59,9 @@ def fsdp_overlap(
         {
             "least_tokens": forward.named("least_tokens", "tokens"),
             "least_tokens_backward": backward.named("least_tokens_backward", "tokens"),
+            "least_tokens_by_node": (forward / accelerator.per_node).named(
+                "least_tokens_by_node", "tokens", note="devices of a node bring a part each"
+            ),
             "exposed_s": step,
             "exposed_share": (step / (busy + step)).named("exposed_share", "%"),
             "gather_s": gather,
@@ -66,5 +71,7 @@ def fsdp_overlap(
         notes=(
             "backward gathers again and reduces gradients: with 32-bit gradients it needs "
             "more tokens than the forward pass, which the usual figure leaves out",
+            "the usual figure takes all bytes over one NIC; where all devices of a node gather the "
+            "same weights, each NIC brings a part, and far fewer tokens do",
         ),
     )

@@ -25,13 +25,15 @@ def qlora_memory(
     rank: Number = count(16, "Rank of the adapters."),
     targets: str = choice("all-linear", TARGETS, "Matrices that get an adapter."),
     block_size: Number = count(64, "Weights that share a scale.", noun="params"),
-    super_block: Number = count(256, "Scales that share a second scale."),
+    super_block: Number = count(256, "Scales that share a second scale.", least=2),
     double_quantization: bool = flag(True, "Scales are quantized themselves."),
     embeddings: str = choice("bf16", _TABLES, "Whether token tables and head are left in 16 bits."),
     optimizer: str = choice("adam", tuple(OPTIMIZERS), "Optimizer of the adapters."),
     dora: bool = flag(False, "Train a magnitude for each output as well (DoRA)."),
     step_tokens: Number = amount("4k", "tokens", "Tokens between two widenings.", least="1"),
-    mfu: Number = amount("0.4", "", "Share of the peak that matrix products reach.", most="1"),
+    mfu: Number = amount(
+        "0.4", "", "Share of the peak that matrix products reach.", least="0.001", most="1"
+    ),
 ) -> Answer:
     """Bytes of a QLoRA run by part, and the time that widening four-bit weights takes."""
     total = model.params
@@ -45,6 +47,8 @@ def qlora_memory(
     trained = adapter_params(model, rank, targets)
     adapters = state_of(trained, optimizer, "adapter_state_bytes")
     magnitudes = state_of(magnitude_params(model, targets), optimizer, "dora_bytes")
+    if not dora:
+        magnitudes = magnitudes.named("dora_bytes", note="what DoRA would add: not in the total")
     whole = payload + scales + wide + adapters
     whole = (whole + magnitudes if dora else whole).named("total_bytes")
     widening = _widening_s(narrow, payload, accelerator)

@@ -6,7 +6,7 @@ from ridgeline.physics.money import (
     spot_break_even_s,
     spot_stretch,
 )
-from ridgeline.quantity import Number, Quantity, given, holds
+from ridgeline.quantity import Number, Quantity, floor, given, holds
 from ridgeline.topics import Answer, amount, count, topic
 
 _CADENCES_MIN = (10, 30, 60)
@@ -14,7 +14,9 @@ _CADENCES_MIN = (10, 30, 60)
 
 @topic("spot-training", subject="cost")
 def spot_training(
-    discount: Number = amount("0.6", "", "Share that spot saves on the price.", most="0.99"),
+    discount: Number = amount(
+        "0.6", "", "Share that spot saves on the price.", least="0.01", most="0.99"
+    ),
     interval_s: Number = amount("30min", "min", "Work between two checkpoints.", least="1s"),
     restart_s: Number = amount("5min", "min", "From a preemption to working again.", least="0"),
     node_loss_s: Number = amount(
@@ -44,15 +46,16 @@ def spot_training(
     ratio = (useful / price).named("cost_over_on_demand", "x")
     return Answer(
         "spot pays while losses come further apart than {break_even_exact_s} ({break_even_s} to "
-        "first order); a useful hour costs {useful_price}, {cost_over_on_demand} of on demand",
+        "first order); a useful hour costs {useful_price}, {cost_over_on_demand} the price on "
+        "demand",
         {
-            "break_even_exact_s": exact.named("break_even_exact_s"),
-            "break_even_s": first.named("break_even_s"),
+            "break_even_exact_s": exact.named("break_even_exact_s", "s"),
+            "break_even_s": first.named("break_even_s", "s", note="first order"),
             "preemption_waste_s": waste,
             "lost_share": (1 - 1 / stretch).named("lost_share", "%", note="expected, of wall time"),
             "useful_price": useful,
             "cost_over_on_demand": ratio,
-            "largest_gang": (node_loss_s / exact).named(
+            "largest_gang": floor(node_loss_s / exact).named(
                 "largest_gang", "nodes", note="beyond it, never on spot"
             ),
             "first_order_excess": (first / exact - 1).named("first_order_excess", "%"),

@@ -4,7 +4,7 @@ from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
 from ridgeline.physics.roofline import read_s
 from ridgeline.physics.training import training_flop_per_token, training_tokens_per_s
-from ridgeline.quantity import Number, ceil
+from ridgeline.quantity import Number, ceil, largest
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, count, topic
 
 
@@ -13,7 +13,7 @@ def training_storage(
     model: Model = a_model("llama-3.1-70b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
     gpus: Number = count(16_384, "Devices of the run.", noun="GPUs"),
-    mfu: Number = amount("0.4", "", "Share of the peak that is reached.", most="1"),
+    mfu: Number = amount("0.4", "", "Share of the peak that is reached.", least="0.001", most="1"),
     id_bytes_per_token: Number = amount(
         "4 B/token", "B/token", "Bytes of a token's id.", least="1 B/token"
     ),
@@ -69,7 +69,7 @@ def training_storage(
             {
                 "tier": "shared file system",
                 "holds": (2 * checkpoint).named("shared_bytes", note="the last, and the next"),
-                "rate": drain,
+                "rate": largest(drain=drain, restore=restore).named("shared_bytes_per_s"),
                 "takes": "the drain, and restores",
             },
             {
@@ -80,7 +80,7 @@ def training_storage(
             },
         ),
         notes=(
-            "size storage for checkpoints; the token stream is three orders of magnitude less",
+            "size storage for checkpoints: the token stream is a trickle beside them",
             "16 bytes a parameter count gradients, which no checkpoint needs: 12 to 14 are kept",
         ),
     )

@@ -10,7 +10,7 @@ from ridgeline.physics.parallel import (
 )
 from ridgeline.physics.roofline import compute_s, read_s
 from ridgeline.physics.size import kv_bytes_per_token_per_rank
-from ridgeline.quantity import Number, ceil, choose, value_of
+from ridgeline.quantity import Number, ceil, choose, largest, smallest, value_of
 from ridgeline.training.plan.shape import PASSES, Layout, Machine, Work, named
 
 #: Joining two partial results of attention reads both and writes one, 32 bits a value.
@@ -36,6 +36,20 @@ def _rate(machine: Machine, ranks: Number) -> Number:
         machine.nic_bytes_per_s,
         why="the group lies in one domain",
     )
+
+
+def _shared_rate(machine: Machine, stride: Number, ranks: Number, name: str) -> Number:
+    """What a rank can send of a gather or reduction over ranks that lie `stride` apart.
+
+    All members of a group within a node want the same bytes, so that the network brings them once
+    and each member's own NIC carries its part: rings cross the network as often as a node has
+    members. With tensor parallelism over the whole node there is one, with none all of them.
+    """
+    members = largest(one=1, inside=value_of(machine.domain) / stride)
+    across = smallest(links=machine.link_bytes_per_s, networks=machine.nic_bytes_per_s * members)
+    inside = stride * ranks <= value_of(machine.domain)
+    why = "the group lies in one domain"
+    return named(choose(inside, machine.link_bytes_per_s, across, why=why), name)
 
 
 def tensor_s(work: Work, machine: Machine, layout: Layout, tokens: Number) -> Number:
@@ -101,9 +115,13 @@ def data_s(
     reduces = choose(two, micro_batches, 1.0, why="gradients are reduced each micro-batch")
     gathers = choose(three, 2.0 * micro_batches, 1.0, why="weights are gathered both ways")
     rounds = choose(two, micro_batches, 1.0, why="hidden behind each micro-batch")
+    holders = layout.replicas / layout.expert
     shared = all_gather_bytes(dense * machine.value_bytes, layout.replicas)
-    apart = all_gather_bytes(routed * machine.value_bytes, layout.replicas / layout.expert)
-    moved = (shared + apart) * (gathers + reduces * machine.gradient_bytes / machine.value_bytes)
-    rate = _rate(machine, layout.tensor * layout.replicas)
-    spent = named(moved / rate, "data_traffic_s")
+    apart = all_gather_bytes(routed * machine.value_bytes, holders)
+    once = shared / _shared_rate(machine, layout.tensor, layout.replicas, "replica_rate")
+    once = once + apart / _shared_rate(
+        machine, layout.tensor * layout.expert, holders, "expert_replica_rate"
+    )
+    sent = gathers + reduces * machine.gradient_bytes / machine.value_bytes
+    spent = named(once * sent, "data_traffic_s")
     return named(exposed_s(spent, machine.data_overlap * rounds * stage), "data_s")

@@ -8,6 +8,7 @@ from ridgeline.physics.training import (
     training_tokens_per_s,
 )
 from ridgeline.quantity import Number, Quantity, ceil, floor, holds
+from ridgeline.show import show
 from ridgeline.topics import Answer, amount, an_accelerator, choice, count, topic
 
 _READINGS = ("total", "active")
@@ -22,9 +23,9 @@ def trillion_training(
     routed_share: Number = amount("0.97", "", "Share of parameters in routed experts.", most="1"),
     experts: Number = count(384, "Routed experts a layer.", noun="experts"),
     expert_parallel: Number = count(64, "Ranks that split the experts.", noun="ranks"),
-    tokens: Number = amount("15T", "tokens", "Tokens to train on.", least="1"),
+    tokens: Number = amount("15T", "Ttokens", "Tokens to train on.", least="1"),
     gpus: Number = count(8192, "Devices of the run.", noun="GPUs"),
-    mfu: Number = amount("0.35", "", "Share of the peak that is reached.", most="1"),
+    mfu: Number = amount("0.35", "", "Share of the peak that is reached.", least="0.001", most="1"),
     link: Number = amount("400 Gb/s", "Gb/s", "Network of each device.", least="1 Gb/s"),
 ) -> Answer:
     """State, compute, time and layout of a model of a trillion parameters, dense or in experts.
@@ -34,12 +35,7 @@ def trillion_training(
     """
     total = (params if reading == "total" else params * sparsity).named("total_params", "params")
     active = (total / sparsity).named("active_params", "params")
-    if not holds(experts.value % expert_parallel.value == 0):
-        raise SpecError(
-            f"{expert_parallel.value:.0f} ranks do not divide {experts.value:.0f} experts",
-            where="expert-parallel",
-            remedy="a divisor of the experts",
-        )
+    _check_groups(experts, expert_parallel, gpus)
     state = training_state_bytes(total).named("state_bytes")
     card = accelerator.memory_bytes
     routed = (total * routed_share).named("routed_params", "params")
@@ -56,7 +52,11 @@ def trillion_training(
         rate = training_tokens_per_s(gpus, accelerator.flop_per_s("bf16"), mfu, flop)
         return (tokens / rate).named("run_s", "days")
 
-    readings = {"dense: all are active": (total, total), "mixture": (total, active)}
+    readings = {
+        "dense, all active": (params, params),
+        "mixture, as the total": (params, params / sparsity),
+        "mixture, as the active part": (params * sparsity, params),
+    }
     return Answer(
         "{state_bytes} of state need {state_gpus} of memory before activations; {run_s} on "
         "{gpus} as a mixture, {run_dense_s} if every parameter is active",
@@ -68,6 +68,7 @@ def trillion_training(
             "run_flop": (training_flop_per_token(active) * tokens).named("run_flop"),
             "total_params": total,
             "active_params": active,
+            "expert_replicas": replicas,
             "experts_per_rank": (experts / expert_parallel).named("experts_per_rank", "experts"),
             "rank_state_bytes": rank.named("rank_state_bytes", note="sharded over all replicas"),
             "expert_sync_s": (moved / link).named(
@@ -92,3 +93,19 @@ def trillion_training(
             "so a failure takes out more devices than in data parallelism",
         ),
     )
+
+
+def _check_groups(experts: Quantity, ranks: Quantity, gpus: Quantity) -> None:
+    """Experts have to divide over the ranks of a group, and one group has to be there."""
+    if not holds(experts.value % ranks.value == 0):
+        raise SpecError(
+            f"{ranks.value:.0f} ranks do not divide {experts.value:.0f} experts",
+            where="expert-parallel",
+            remedy=f"a divisor of {experts.value:.0f}",
+        )
+    if not holds(gpus >= ranks):
+        raise SpecError(
+            f"{show(gpus)} are fewer than the {ranks.value:.0f} ranks of one group of experts",
+            where="gpus",
+            remedy="more devices, or a smaller expert-parallel",
+        )
