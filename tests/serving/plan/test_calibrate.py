@@ -95,22 +95,6 @@ def test_the_most_specific_row_is_taken():
         assert step_coefficients("moe", engine="vllm").id != mine["id"]
 
 
-def test_rows_of_a_file_are_replaced_by_id_and_the_rest_stays(tmp_path: Path):
-    file = tmp_path / "mine.yaml"
-    add_row(file, "models", {"id": "a", "layers": 1})
-    add_row(file, "step_times", {"id": "b"})
-    add_row(file, "models", {"id": "a", "layers": 2})
-    assert file.read_text() == "models:\n- id: a\n  layers: 2\nstep_times:\n- id: b\n"
-
-
-def test_a_file_that_is_no_catalog_is_left_as_it_is(tmp_path: Path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("- 1\n")
-    with pytest.raises(CatalogError, match="not a mapping"):
-        add_row(file, "models", {"id": "a"})
-    assert file.read_text() == "- 1\n"
-
-
 def test_runs_are_read_with_their_units(tmp_path: Path):
     file = tmp_path / "runs.csv"
     file.write_text(f"{HEAD}\n{ROW}\n")
