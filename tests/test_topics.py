@@ -215,6 +215,86 @@ def test_two_topics_cannot_have_one_name():
         topic("shop", subject="test")(lambda: None)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("memory_bytes", "-80GB"),
+        ("memory_bytes", "0 GB"),
+        ("memory_bytes", "1e305PB"),
+        ("layers", "2.5"),
+        ("layers", "-32"),
+        ("layers", "0"),
+        ("all_bytes", "-1 GB"),
+        ("price_usd", "-2"),
+    ],
+)
+def test_set_refuses_what_cannot_stand_for_what_it_replaces(setting, value):
+    with pytest.raises(UnitError) as caught:
+        ask("shop", {}, {setting: value})
+    assert caught.value.where == f"--set {setting}"
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("setting", "value"), [("price_usd", "0"), ("layers", "40")])
+def test_set_takes_what_may_be(setting, value):
+    assert ask("shop", {}, {setting: value}).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("memory_bytes", "80kB", "memory_bytes is 1e6 times smaller than what it replaces: 85"),
+        ("all_bytes", "700EB", "all_bytes is 1e9 times larger than"),
+        ("memory_bytes", "80Gb", "memory_bytes is set in bits: 80 Gb are 10 GB."),
+    ],
+)
+def test_a_setting_that_may_be_a_slip_is_told(setting, value, told):
+    (remark,) = ask("shop", {}, {setting: value}).remarks
+    assert remark.startswith(told)
+
+
+def test_an_option_and_the_same_setting_are_refused():
+    with pytest.raises(SpecError, match="gpus is given twice") as caught:
+        ask("shop", {"gpus": "4"}, {"gpus": "2"})
+    assert caught.value.where == "--set gpus"
+
+
+def test_a_context_beyond_the_models_is_told_with_what_the_catalog_knows():
+    assert ask("shop", {"context_tokens": "128k"}).remarks == ()
+    (remark,) = ask("shop", {"context_tokens": "200k"}).remarks
+    assert "204,800 tokens are beyond the context of Llama 3.1 8B" in remark
+    assert "131,072 tokens" in remark
+
+
+def test_it_says_which_rows_of_the_catalog_it_is_about():
+    assert ask("shop", {"accelerator": "A100"}).about == "Llama 3.1 8B on A100 SXM4 80 GB"
+
+
+def test_upper_and_lower_case_of_a_choice_are_the_same():
+    assert ask("shop", {"mode": "FP8"}).inputs["mode"] == "fp8"
+
+
+def test_where_arithmetic_fails_the_input_that_is_farthest_off_is_named():
+    @topic("cliff", subject="test")
+    def cliff(
+        high_tokens: Number = amount("8k", "tokens", "High."),
+        wide: Number = count(8, "Wide."),
+        deep: Number = amount("2", "", "Deep."),
+    ) -> Answer:
+        """How far it falls."""
+        return Answer("{x}", {"x": high_tokens * wide ** (deep * 1000)})
+
+    try:
+        with pytest.raises(SpecError, match="out of all range") as caught:
+            ask("cliff", {"wide": "16", "high_tokens": "1e200"})
+        assert (caught.value.where, caught.value.remedy) == ("high", "nearer to 8k")
+        with pytest.raises(SpecError) as caught:
+            ask("cliff", {"wide": "16"})
+        assert caught.value.where == "wide"
+    finally:
+        del TOPICS["cliff"]
+
+
 def test_a_price_that_no_list_has_can_be_set():
     @topic("till", subject="test")
     def till(accelerator: Accelerator = an_accelerator("h100-pcie")) -> Answer:

@@ -281,6 +281,33 @@ def set_to(text: str) -> Override:
     return override
 
 
+#: Fields of a catalog that count parts and may well be none.
+_MAY_BE_NONE = ("shared", "dense", "window", "fixed", "first")
+
+
+def check_setting(was: Quantity, now: Quantity) -> None:
+    """UnitError where a value cannot stand for what it replaces.
+
+    It must be finite; not negative where that is positive; of a catalog's value not zero, and whole
+    where that counts something.
+    """
+    if any(getattr(one.value, "ndim", 0) for one in (was, now)):
+        return
+    old, new = float(was.value), float(now.value)
+    if not math.isfinite(new):
+        raise UnitError("not a finite number", remedy=f"nearer to {show(was)}")
+    if old > 0 > new:
+        raise UnitError(f"{show(now)} is below 0", remedy=f"a positive number, such as {show(was)}")
+    if "." not in was.name or old <= 0:
+        return
+    field = was.name.rpartition(".")[2]
+    if new == 0 and not any(word in field for word in _MAY_BE_NONE) and "usd" not in field:
+        raise UnitError(f"{field} cannot be 0", remedy=f"a positive number, such as {show(was)}")
+    is_count = not was.dimension and old >= 1 and old.is_integer() and was.unit.factor == 1
+    if is_count and new != round(new):
+        raise UnitError(f"{new:g} is not a whole number", remedy=f"{max(1, round(new))}")
+
+
 def replaced(was: Quantity, value: Any, unit: Unit | None = None) -> Quantity:
     """The same step with a value that was set, and no past but the note of what it replaces."""
     note = f"instead of {show(was)}"

@@ -49,6 +49,8 @@ def show(quantity: Shown, digits: int = 4) -> str:
     if getattr(value, "ndim", 0) > 0:
         low, high = (number(float(end) / unit.factor, digits) for end in (value.min(), value.max()))
         return _joined(f"{low} ... {high}", unit.symbol)
+    if unit == _TOKENS and _TOO_LONG_A_CONTEXT <= abs(value) < math.inf:
+        return _lettered(value, unit, digits)
     return _joined(number(float(value) / unit.factor, digits), unit.symbol)
 
 
@@ -73,11 +75,17 @@ def compact(quantity: Shown, digits: int = 4) -> str:
     value = float(quantity.value)
     if quantity.unit.dimension or abs(value) < _MANY:
         return show(quantity, digits)
+    return _lettered(value, quantity.unit, digits)
+
+
+def _lettered(value: float, unit: Unit, digits: int) -> str:
     factor, letter = next(pair for pair in _LETTERS if abs(value) >= pair[0])
-    return f"{number(value / factor, digits)} {letter} {quantity.unit.symbol}".rstrip()
+    return f"{number(value / factor, digits)} {letter} {unit.symbol}".rstrip()
 
 
 _MANY = 1e6
+_TOKENS = parse_unit("tokens")
+_TOO_LONG_A_CONTEXT = 1e8  # tokens: from here on it is a data set, and is written with a letter
 _LETTERS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 
 
@@ -93,7 +101,21 @@ def unit_for(quantity: Shown) -> Unit:
     if size == 0 or not math.isfinite(size):
         base = parse_unit(base_symbol(quantity.unit.dimension))
         return scales[0] if len(scales) == 1 else base
-    return next((unit for unit in scales if size >= unit.factor * (1 - 1e-12)), scales[-1])
+    return next((unit for unit in scales if _is_readable(size / unit.factor, unit)), scales[-1])
+
+
+#: From how many of a unit of time on it is written in that unit; fewer if they are whole.
+_FROM = {"min": 10.0, "h": 2.0, "day": 3.0, "year": 2.0}
+
+
+def _is_readable(size: float, unit: Unit) -> bool:
+    """Whether a number is large enough for a unit: 136 s rather than 2.267 min."""
+    if size < 1 - 1e-12:
+        return False
+    return size >= _FROM.get(unit.symbol, 1.0) or abs(size - round(size)) <= _ROUNDED * size
+
+
+_ROUNDED = 1e-9
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -104,6 +126,8 @@ def number(value: Any, digits: int = 4) -> str:
     if is_whole and abs(value) < 1e15 and (round(value) or not value):
         return f"{round(value):,}"
     size = abs(value)
+    if size >= _TOO_LONG:
+        return f"{value:.{digits - 1}e}".replace("e+", "e")
     if size >= 10**digits:
         return f"{value:,.0f}"
     if size < 1e-4:

@@ -16,6 +16,7 @@ where a law exists, and no I/O.
 
 import difflib
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,9 +29,12 @@ from ridgeline.quantity import (
     Override,
     Provenance,
     Quantity,
+    check_setting,
     overriding,
     set_to,
+    value_of,
 )
+from ridgeline.show import show
 from ridgeline.units import parse_number, parse_unit
 
 #: Data types of weights and caches.
@@ -188,13 +192,32 @@ class Topic:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its answer. `inputs` are the typed values, `given` what the person gave."""
+    """A question with its answer. `inputs` are the typed values, `given` what the person gave.
+
+    `remarks` are about what was given and not about the topic: a context beyond the model's, a
+    value far from the one that it replaces.
+    """
 
     topic: Topic
     answer: Answer
     inputs: dict[str, Any]
     given: dict[str, Any]
     overrides: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def about(self) -> str:
+        """Which rows of the catalog it is about: `Llama 3.1 70B on H100 SXM5 80 GB`."""
+        models = self._rows(Kind.MODEL)
+        return " on ".join(part for part in (models, self._rows(Kind.ACCELERATOR)) if part)
+
+    def _rows(self, kind: Kind) -> str:
+        names = [
+            getattr(self.inputs[name], "name", "")
+            for name, parameter in self.topic.parameters.items()
+            if parameter.kind is kind
+        ]
+        return " and ".join(dict.fromkeys(name for name in names if name))
 
     @property
     def roots(self) -> list[Quantity]:
@@ -287,16 +310,14 @@ def ask(
     asked = find_topic(name)
     raw = {_parameter_name(asked, key): value for key, value in (given_values or {}).items()}
     steps = dict(overrides or {})
+    _check_once(asked, raw, steps)
     for key in [key for key in steps if _is_word_of(asked, key)]:
         raw[_parameter_name(asked, key)] = steps.pop(key)
-    hits: set[str] = set()
+    hits: dict[str, str] = {}
     with overriding({key: _counting(key, text, hits) for key, text in steps.items()}):
-        inputs = {
-            key: typed(parameter, raw.get(key, parameter.default), is_given=key in raw)
-            for key, parameter in asked.parameters.items()
-        }
-        answer = _answered(asked, inputs)
-    done = Asked(asked, answer, inputs, raw, steps)
+        inputs, answer = _answered(asked, raw, steps)
+    remarks = (*dict.fromkeys(told for told in hits.values() if told), *_beyond_context(inputs))
+    done = Asked(asked, answer, inputs, raw, steps, remarks)
     for key in steps:
         if key not in hits:
             meant = _meant(key, done)
@@ -306,18 +327,95 @@ def ask(
     return done
 
 
-def _answered(asked: Topic, inputs: dict[str, Any]) -> Answer:
+def _answered(
+    asked: Topic, raw: Mapping[str, Any], steps: Mapping[str, Any]
+) -> tuple[dict[str, Any], Answer]:
+    """The typed inputs and what the topic makes of them."""
     try:
-        return asked.function(**inputs)
+        inputs = {
+            key: typed(parameter, raw.get(key, parameter.default), is_given=key in raw)
+            for key, parameter in asked.parameters.items()
+        }
+        answer = asked.function(**inputs)
+        if any(math.isnan(value.value) for value in _single(answer)):
+            raise ArithmeticError("something unlimited is set against something unlimited")
+        return inputs, answer
     except RidgelineError as error:
         error.where = error.where or asked.name
         raise
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:
+        where, remedy = _likeliest(asked, raw, steps)
         raise SpecError(
-            f"a number is out of all range ({error})",
-            where=asked.name,
-            remedy="numbers nearer to the defaults",
+            f"a number is out of all range ({error})", where=where, remedy=remedy
         ) from error
+
+
+def _single(answer: Answer) -> list[Quantity]:
+    """The values that are one number each, and not those of a sweep."""
+    return [one for one in answer.values.values() if not getattr(one.value, "ndim", 0)]
+
+
+def _likeliest(asked: Topic, raw: Mapping[str, Any], steps: Mapping[str, Any]) -> tuple[str, str]:
+    """What is most to blame where arithmetic fails: what is farthest from its usual value."""
+    far: dict[str, tuple[float, str]] = {}
+    for name, value in raw.items():
+        parameter = asked.parameters[name]
+        if parameter.is_number:
+            dimension = parse_unit(parameter.unit).dimension
+            usual = parse_number(str(parameter.default), dimension)[0]
+            try:
+                is_typed = isinstance(value, Quantity)
+                now = value_of(value) if is_typed else parse_number(str(value), dimension)[0]
+                apart = _times_apart(float(now), usual)
+                far[parameter.option] = (apart, f"nearer to {parameter.default}")
+            except (RidgelineError, TypeError):
+                continue
+    if far:
+        where = max(far, key=lambda one: far[one][0])
+        return where, far[where][1]
+    if steps:
+        return f"--set {next(iter(steps))}", "nearer to what it replaces"
+    return asked.name, "numbers nearer to the defaults"
+
+
+def _times_apart(one: float, other: float) -> float:
+    """By how many powers of ten two numbers differ; a zero is as far as can be."""
+    if one == other:
+        return 0.0
+    if not (one and other and math.isfinite(one) and math.isfinite(other)):
+        return math.inf
+    return abs(math.log10(abs(one)) - math.log10(abs(other)))
+
+
+def _check_once(asked: Topic, raw: Mapping[str, Any], steps: Mapping[str, Any]) -> None:
+    """Refuse a parameter that is given as an option and again with `--set`."""
+    for key, value in steps.items():
+        meant = _meant_parameter(asked, key)
+        if meant in raw and not callable(value):
+            raise SpecError(f"{meant} is given twice", where=f"--set {key}", remedy="once")
+
+
+_CONTEXTS = (("context_tokens",), ("input_tokens", "output_tokens"),
+             ("prompt_tokens", "output_tokens"), ("mean_prompt_tokens",))  # fmt: skip
+
+
+def _beyond_context(inputs: Mapping[str, Any]) -> list[str]:
+    """Says where sequences are longer than what the catalog's model was made for."""
+    told = []
+    for one in (value for value in inputs.values() if isinstance(value, Model)):
+        most = one.data.get("context")
+        for names in _CONTEXTS:
+            parts = [inputs[name] for name in names if isinstance(inputs.get(name), Quantity)]
+            if names[0] not in inputs or any(getattr(part.value, "ndim", 0) for part in parts):
+                continue
+            length = sum(float(part.value) for part in parts)
+            if isinstance(most, int | float) and length > most:
+                told.append(
+                    f"{length:,.0f} tokens are beyond the context of {one.name}:"
+                    f" the catalog knows {most:,.0f} tokens."
+                )
+                break
+    return told
 
 
 def _meant(key: str, asked: Asked) -> str:
@@ -354,23 +452,54 @@ def _parameter_name(asked: Topic, key: str) -> str:
     raise SpecError(f'no parameter "{key}"', where=asked.name, remedy=remedy)
 
 
+def _meant_parameter(asked: Topic, key: str) -> str:
+    """The parameter that a name stands for; empty where none does."""
+    if key in asked.parameters:
+        return key
+    return next(iter(alike(key, list(asked.parameters))), "")
+
+
 def _is_word_of(asked: Topic, key: str) -> bool:
     """Whether a name of `--set` is a parameter that is no number, so no step of the derivation."""
-    meant = key if key in asked.parameters else next(iter(alike(key, list(asked.parameters))), "")
+    meant = _meant_parameter(asked, key)
     return bool(meant) and not asked.parameters[meant].is_number
 
 
-def _counting(key: str, value: Any, hits: set[str]) -> Override:
-    override: Override = value if callable(value) else set_to(value)
+def _counting(key: str, value: Any, hits: dict[str, str]) -> Override:
+    """An override that notes in `hits` that it was used, with what is to be said of it."""
+    override: Override = value if callable(value) else set_to(str(value))
 
     def counted(was: Quantity) -> Quantity:
-        hits.add(key)
+        hits.setdefault(key, "")
         try:
-            return override(was)
+            now = override(was)
+            if not callable(value):
+                check_setting(was, now)
+                hits[key] = hits[key] or _doubt(was, now)
         except UnitError as error:
             raise UnitError(error.problem, where=f"--set {key}", remedy=error.remedy) from error
+        return now
 
     return counted
+
+
+_FAR = 6  # powers of ten
+_BYTES = parse_unit("B").dimension
+
+
+def _doubt(was: Quantity, now: Quantity) -> str:
+    """What is to be said of a setting that may be a slip: far off, or bits for a size."""
+    if getattr(was.value, "ndim", 0) or getattr(now.value, "ndim", 0):
+        return ""
+    name = now.name.rpartition(".")[2]
+    symbol = now.unit.symbol
+    if now.dimension == _BYTES and symbol.endswith("b"):
+        return f"{name} is set in bits: {show(now)} are {show(now.but(unit=was.unit))}."
+    apart = _times_apart(float(now.value), float(was.value))
+    if not math.isfinite(apart) or apart <= _FAR:
+        return ""
+    way = "smaller" if abs(now.value) < abs(was.value) else "larger"
+    return f"{name} is 1e{round(apart)} times {way} than what it replaces: {show(was)}."
 
 
 def typed(parameter: Parameter, value: Any, *, is_given: bool) -> Any:
@@ -389,11 +518,18 @@ def typed(parameter: Parameter, value: Any, *, is_given: bool) -> Any:
         case Kind.TEXT:
             return str(value)
         case Kind.CHOICE:
-            if value not in parameter.options:
-                near = ", ".join(parameter.options)
-                raise SpecError(f'"{value}" is none', where=parameter.option, remedy=near)
-            return value
+            return _chosen(parameter, str(value))
     raise AssertionError(parameter.kind)
+
+
+def _chosen(parameter: Parameter, value: str) -> str:
+    """One of the options; upper and lower case are the same."""
+    by_lower = {option.lower(): option for option in parameter.options}
+    found = value if value in parameter.options else by_lower.get(value.strip().lower())
+    if found is None:
+        near = ", ".join(parameter.options)
+        raise SpecError(f'"{value}" is none of them', where=parameter.option, remedy=near)
+    return found
 
 
 def _flag(parameter: Parameter, value: Any) -> bool:
@@ -463,7 +599,8 @@ def _check_range(parameter: Parameter, number: Quantity) -> None:
                 where=parameter.option,
                 remedy=f"{words[1]} {bound / unit.factor:g} {unit.symbol}".rstrip(),
             )
-    if parameter.kind is Kind.COUNT and not getattr(value, "ndim", 0) and value != round(value):
+    is_one = parameter.kind is Kind.COUNT and not getattr(value, "ndim", 0)
+    if is_one and math.isfinite(value) and value != round(value):
         raise SpecError(
             f"{value:g} is not a whole number", where=parameter.option, remedy=f"{round(value)}"
         )

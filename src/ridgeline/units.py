@@ -146,11 +146,25 @@ def parse_unit(text: str) -> Unit:
         for word in part.split():
             name, _, power = word.partition("^")
             one, dimension = _atom(name, text)
-            exponent = Fraction(power or "1") * sign
+            exponent = _power(power or "1", text) * sign
             factor *= one ** float(exponent)
             for base, n in dimension:
                 powers[base] = powers.get(base, Fraction(0)) + n * exponent
     return Unit(words, factor, _sorted(powers))
+
+
+_MOST_POWER = 9
+
+
+def _power(written: str, text: str) -> Fraction:
+    """An exponent; UnitError where it is none, or far from any that a unit has."""
+    try:
+        power = Fraction(written)
+    except (ValueError, ZeroDivisionError):
+        power = Fraction(_MOST_POWER + 1)
+    if abs(power) > _MOST_POWER:
+        raise UnitError(f"{written!r} is no power of a unit (in {text!r})", remedy="s^2 or m^3")
+    return power
 
 
 def _atom(word: str, text: str) -> tuple[float, Dimension]:
@@ -176,7 +190,7 @@ _NAMED = {
 def unit_of_name(name: str) -> Unit:
     """The base unit that a name promises: its last word, over every word after `per`.
 
-    `decode_step_s` is s, `flop_per_param_token` is FLOP/token, `layers` is a pure number.
+    `decode_s` is s, `flop_per_param_token` is FLOP/token, `layers` is a pure number.
     """
     top, *below = name.split("_per_")
     # the k of a router's "top k" is a count, not kelvins
@@ -197,10 +211,14 @@ def parse_number(text: str, dimension: Dimension) -> tuple[float, Unit]:
     million, `B` a billion and `T` a trillion. A number that has a dimension needs its unit, except
     tokens, FLOP and USD. Raises UnitError.
     """
-    match = _WRITTEN.fullmatch(text)
+    match = _WRITTEN.fullmatch(_DOLLARS.sub(r"\1", text))
     if match is None:
-        raise UnitError(f"{text!r} is not a number", remedy="a number and its unit, such as 80 GB")
+        raise UnitError(f"{text!r} is not a number", remedy=_example(dimension))
     number, letter, symbol = float(re.sub("[_,]", "", match[1])), match[2] or "", match[3]
+    if text.strip().startswith("$"):
+        symbol = f"USD{symbol.replace(' ', '')}"
+    if symbol in ("b", "t") and (not dimension or dimension in _SPOKEN):
+        letter, symbol = symbol, ""  # "70b" are billions where no bits are wanted
     if not math.isfinite(number):
         raise UnitError(f"{text!r} is not a finite number", remedy="a smaller one")
     if letter and not symbol and _ATOMS.get(letter, (0, NONE))[1] == dimension != NONE:
@@ -211,11 +229,27 @@ def parse_number(text: str, dimension: Dimension) -> tuple[float, Unit]:
         if dimension and dimension not in _SPOKEN:
             raise UnitError(f"{text!r} has no unit", remedy=_example(dimension))
         return number, parse_unit(base_symbol(dimension))
-    unit = parse_unit(symbol)
+    unit = _unit_written(symbol, dimension)
     if unit.dimension != dimension:
         wrong, right = _kind(unit.dimension), _kind(dimension)
         raise UnitError(f"{text!r} is {wrong}, not {right}", remedy=_example(dimension))
+    if not math.isfinite(number * unit.factor):
+        raise UnitError(f"{text!r} is not a finite number", remedy="a smaller one")
     return number * unit.factor, unit
+
+
+_DOLLARS = re.compile(r"^\s*\$\s*(.*)$")
+
+
+def _unit_written(symbol: str, dimension: Dimension) -> Unit:
+    """The unit of a word; `/s` and `/h` say over what, where the rest can only be one thing."""
+    if symbol.startswith("/"):
+        for spoken in ("tokens", "USD", "FLOP"):
+            unit = parse_unit(f"{spoken}{symbol}")
+            if unit.dimension == dimension:
+                return unit
+        return parse_unit(f"1{symbol}")
+    return parse_unit(symbol)
 
 
 _LETTERS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -226,6 +260,9 @@ _EXAMPLES = {
     for symbol, written in {
         "B": "80GB or 80GiB", "s": "200ms, 30s or 2h", "B/s": "3.35TB/s or '400 Gb/s'",
         "FLOP/s": "989TFLOP/s", "W": "700W", "USD/s": "2.5USD/h", "K": "10K", "kg": "0.5kg",
+        "": "8, 70B or '50 %'", "token": "8k, 128k or 15T", "token/s": "30/s or 30tokens/s",
+        "FLOP": "1e24 or 6ZFLOP", "USD": "30000 or 2.5MUSD", "1/s": "3/s", "J": "1MWh",
+        "B/token": "320kB/token", "m": "30m", "FLOP/token": "140GFLOP/token",
     }.items()
 }  # fmt: skip
 

@@ -350,6 +350,28 @@ def test_a_family_is_known_by_its_type_too(tmp_path):
             "squeezed",
         ),
         ({"architectures": ["MixtralForCausalLM"]}, "config.json", "num_local_experts"),
+        ({"layer_types": 7}, "layer_types", "7 is not a list"),
+        ({"layer_types": ["full_attention", "bogus"]}, "layer_types", "'bogus' is no kind"),
+        ({"layer_types": ["full_attention"]}, "layer_types", "has 1 for"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads", "3 do not divide"),
+        ({"num_hidden_layers": 10**26}, "num_hidden_layers", "too many"),
+        ({"num_hidden_layers": 10_001}, "num_hidden_layers", "too many"),
+        ({"hidden_size": 10**12}, "hidden_size", "too many"),
+        ({"intermediate_size": -5}, "intermediate_size", "-5 is no size"),
+        ({"head_dim": "64"}, "head_dim", "'64' is not a whole number"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings", "'yes' is not true or false"),
+        ({"torch_dtype": ["bf16"]}, "torch_dtype", "['bf16'] is not text"),
+        ({"architectures": 7}, "config.json", "of another type"),
+        ({"quantization_config": [1]}, "config.json", "of another type"),
+        (
+            {
+                "architectures": ["MixtralForCausalLM"],
+                "num_local_experts": 4,
+                "num_experts_per_tok": 5,
+            },
+            "num_experts_per_tok",
+            "5 of 4 experts",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_by_name(tmp_path, changes, where, problem):
@@ -363,14 +385,30 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path, changes, where, proble
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [(None, "No such file"), ("{", "it is no JSON"), ("[1]", "holds no fields")],
+    [
+        (None, "No such file"),
+        ("{", "it is no JSON"),
+        ("[1]", "holds no fields"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        (b"\xff\xfe{}", "not UTF-8"),
+        (f'{{"num_hidden_layers": {"9" * 6000}}}', "6000 digits"),
+    ],
+    ids=lambda case: str(case)[:12],
 )
 def test_a_file_that_is_no_config_is_refused(tmp_path, text, problem):
     path = tmp_path / "config.json"
     if text is not None:
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(CatalogError, match=problem):
         model(str(path))
+
+
+@pytest.mark.parametrize("named", ['""', "a b/c", "-x", "x.json", "é"])
+def test_a_name_that_nobody_can_type_is_refused(tmp_path, named):
+    with pytest.raises(CatalogError, match="no name of a model") as raised:
+        row_of(written(tmp_path, LLAMA), named=named)
+    assert raised.value.remedy
 
 
 def test_a_topic_takes_the_path_of_a_config_for_a_model(tmp_path):

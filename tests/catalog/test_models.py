@@ -307,3 +307,73 @@ def test_every_number_of_a_cache_leads_to_a_source(name):
     leaves = [step for step in cache.walk() if not step.op and step.name]
     assert leaves
     assert all(leaf.source or leaf.name == "context_tokens" for leaf in leaves)
+
+
+# Parts of a model stay consistent, whichever of them is set.
+
+MOE = [one.id for one in models() if one.is_moe and one.data.get("params_total")]
+
+
+def with_set(name, **changes):
+    with overriding({key: set_to(text) for key, text in changes.items()}):
+        one = model(name)
+        fields = ("params", "active_params", "routed_params", "dense_params", "expert_params")
+        return {field: getattr(one, field).value for field in fields}
+
+
+@pytest.mark.parametrize("name", MOE)
+def test_a_mixture_of_another_size_has_the_same_shape(name):
+    was = with_set(name)
+    for scale in (0.1, 0.9, 1.1, 10):
+        now = with_set(name, params=f"{was['params'] * scale:.17g}")
+        assert now == pytest.approx({key: value * scale for key, value in was.items()}, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", MOE)
+def test_fewer_or_more_experts_change_all_parameters_and_nothing_that_tokens_share(name):
+    was, experts = with_set(name), model(name).experts.value
+    for share in (0.5, 1.5):
+        now = with_set(name, experts=f"{experts * share:.17g}")
+        assert now["params"] - was["params"] == pytest.approx(was["routed_params"] * (share - 1))
+        for field in ("active_params", "dense_params", "expert_params"):
+            assert now[field] == pytest.approx(was[field], rel=1e-6)
+
+
+def test_more_experts_a_token_make_it_multiply_with_more():
+    was, one = with_set("deepseek-v3"), model("deepseek-v3")
+    now = with_set("deepseek-v3", top_k="9")
+    more = one.moe_layers.value * was["expert_params"]
+    assert now["active_params"] - was["active_params"] == pytest.approx(more)
+    assert now["params"] == was["params"]
+
+
+def test_what_is_set_itself_wins_over_what_follows():
+    now = with_set("deepseek-v3", params="604B", experts="128", active_params="30B")
+    assert (now["params"], now["active_params"]) == (604e9, 30e9)
+    assert now["routed_params"] + now["dense_params"] == pytest.approx(604e9)
+
+
+def test_a_dense_model_of_another_size_multiplies_with_as_many_more():
+    was = model("llama-3.1-70b").active_params.value
+    with overriding({"params": set_to("35.3B")}):
+        assert model("llama-3.1-70b").active_params.value == pytest.approx(was / 2, rel=1e-2)
+
+
+def test_a_mixture_cannot_use_more_than_it_has():
+    with pytest.raises(CatalogError, match="more than all") as caught:
+        with_set("deepseek-v3", top_k="300")
+    assert caught.value.remedy
+
+
+def test_parts_of_a_mixture_add_up_at_every_point_of_a_sweep():
+    sizes = np.array([300e9, 604e9, 671_026_419_200, 1e12])
+    with overriding({"params": lambda was: was.but(value=sizes)}):
+        one = model("deepseek-v3")
+        assert one.routed_params.value + one.dense_params.value == pytest.approx(sizes)
+        assert (one.dense_params.value > 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_rescaled_where_nothing_was_set(name):
+    steps = {step.name for step in model(name).active_params.walk()}
+    assert steps == {f"{name}.active_params"}

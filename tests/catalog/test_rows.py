@@ -226,3 +226,64 @@ def test_an_empty_file_changes_nothing(tmp_path, monkeypatch):
 
 def test_every_kind_has_a_file():
     assert {"accelerators", "models", "network", "xids"} <= set(kinds())
+
+
+# What a user's file must not hold.
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "problem"),
+    [
+        ("models:\n- {id: l, source: x, read_on: 2026-13-45}\n", "mine.yaml", "month"),
+        ('models:\n- {id: l, source: x, read_on: "2026-13-45"}\n', "l.read_on", "not a date"),
+        ('models:\n- {id: l, source: x, read_on: "2026-02-30"}\n', "l.read_on", "not a date"),
+        (b"models: \xff\xfe", "mine.yaml", "not UTF-8"),
+        ("[" * 100_000, "mine.yaml", "nesting depth"),
+        (f"accelerators:\n- {{id: l4, tdp_w: 1{'0' * 400}, SRC}}\n", "l4.tdp_w", "no size"),
+        (f"accelerators:\n- {{id: l4, tdp_w: 1{'0' * 6000}, SRC}}\n", "mine.yaml", "digits"),
+        ("accelerators:\n- {id: l4, tdp_w: 1.0e+30, SRC}\n", "l4.tdp_w", "no size"),
+        ("sources: 7\n", "sources", "no fields"),
+        ("default_source: [1]\n", "default_source", "not text"),
+        ("default_read_on: soon\n", "default_read_on", "not a date"),
+        ('accelerators:\n- {id: "", SRC}\n', "accelerators[0].id", "no id"),
+        ('accelerators:\n- {id: "a b", SRC}\n', "accelerators[0].id", "no id"),
+        ("models:\n- {id: llama-3.1-8b, kv_heads: 7, SRC}\n", "kv_heads", "do not divide 32"),
+        ("models:\n- {id: llama-3.1-8b, kv_heads: 0, SRC}\n", "kv_heads", "is 0"),
+        ("models:\n- {id: llama-3.1-8b, layers: 10001, SRC}\n", "layers", "10001 layers"),
+        (f"models:\n- {{id: llama-3.1-8b, layers: 1{'0' * 20}, SRC}}\n", "layers", "no count"),
+        (
+            "accelerators:\n- {id: l4, src: {memory: nosuch}, read_on: 2026-11-30}\n",
+            "l4.src.memory",
+            '"nosuch" is no source',
+        ),
+        (
+            "accelerators:\n- id: l4\n  source: x\n  read_on: 2026-11-30\n"
+            "  prices_usd_per_accelerator_hour: [{kind: spot, usd_per_hour: 1, src: nosuch}]\n",
+            "prices_usd_per_accelerator_hour[0].src",
+            '"nosuch" is no source',
+        ),
+    ],
+    ids=lambda case: str(case)[:40],
+)
+def test_a_users_file_is_refused_with_its_place(tmp_path, monkeypatch, text, where, problem):
+    path = tmp_path / "mine.yaml"
+    text = text if isinstance(text, bytes) else text.replace("SRC", SRC).encode()
+    path.write_bytes(text)
+    monkeypatch.setenv("RIDGELINE_CATALOG", str(path))
+    with pytest.raises(CatalogError) as raised:
+        rows("models"), rows("accelerators")
+    assert where in raised.value.where
+    assert problem in raised.value.problem
+    assert raised.value.remedy
+    assert len(str(raised.value)) < 1000
+
+
+SRC = "source: x, read_on: 2026-11-30"
+
+
+def test_a_source_that_the_file_declares_or_that_is_ours_can_be_used():
+    ours = next(iter(sources("accelerators")))
+    for key in ("bench", ours):
+        row = {"id": "l4", "tdp_w": 70, "src": {"tdp": key}, "read_on": "2026-11-30"}
+        with overlay({"sources": {"bench": "my bench"}, "accelerators": [row]}):
+            assert accelerator("l4").tdp_w.value == 70

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from ridgeline.cli.calibrate import calibrate
-from ridgeline.errors import SpecError
+from ridgeline.errors import CatalogError, SpecError
 
 HEAD = "model,accelerator,engine,version,dtype,tensor_parallel,concurrency"
 RUNS = f"""{HEAD},input_tokens,output_tokens,tpot_ms
@@ -41,9 +41,29 @@ def test_it_writes_rows_only_where_asked(runs: Path, tmp_path: Path):
     assert row["id"] in file.read_text()
 
 
+def test_a_fit_that_nobody_can_believe_is_warned_of(runs: Path):
+    runs.write_text(RUNS.replace("21.9", "900000").replace("10.4", "0.002"))
+    said = CliRunner().invoke(calibrate, [str(runs)])
+    assert said.exit_code == 0
+    assert "not believable" in said.output
+    assert "not believable" in CliRunner().invoke(calibrate, [str(runs), "--json"]).stderr
+
+
+def test_a_fit_of_sane_runs_is_believed(runs: Path):
+    assert "believable" not in CliRunner().invoke(calibrate, [str(runs)]).output
+
+
 def test_bad_runs_leave_the_file_alone(runs: Path, tmp_path: Path):
     file = tmp_path / "mine.yaml"
     runs.write_text(RUNS.replace("21.9", "0"))
     said = CliRunner().invoke(calibrate, [str(runs), "--file", str(file)])
     assert isinstance(said.exception, SpecError)
     assert not file.exists()
+
+
+def test_a_missing_folder_is_refused_with_the_command_that_makes_it(runs: Path, tmp_path: Path):
+    file = tmp_path / "none" / "mine.yaml"
+    said = CliRunner().invoke(calibrate, [str(runs), "--file", str(file)])
+    assert isinstance(said.exception, CatalogError)
+    assert said.exception.remedy == f"mkdir -p {file.parent}"
+    assert not file.parent.exists()

@@ -182,3 +182,41 @@ def test_a_name_that_is_taken_by_another_models_alias_is_refused(tmp_path):
     path.write_text(json.dumps(CONFIG))
     with pytest.raises(CatalogError, match="already a name of"):
         run("add-model", str(path), "--id", "llama-3-70b", "--file", str(tmp_path / "mine.yaml"))
+
+
+def test_a_model_of_ours_is_hidden_only_on_request_and_that_is_said(tmp_path, monkeypatch):
+    path, own = tmp_path / "config.json", tmp_path / "mine.yaml"
+    path.write_text(json.dumps(CONFIG))
+    words = ("add-model", str(path), "--id", "Llama-3.1-70B", "--file", str(own))
+    with pytest.raises(CatalogError, match="which this would hide") as raised:
+        run(*words)
+    assert "--replace" in raised.value.remedy
+    assert not own.exists()
+    assert "now hides the one that Ridgeline ships" in run(*words, "--replace")
+    monkeypatch.setenv("RIDGELINE_CATALOG", str(own))
+    assert model("llama-3.1-70b").params.value == 596_049_920
+
+
+def test_a_missing_folder_is_refused_with_the_command_that_makes_it(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    with pytest.raises(CatalogError) as raised:
+        run("add-model", str(path), "--id", "a", "--file", str(tmp_path / "none" / "mine.yaml"))
+    assert raised.value.remedy.startswith("mkdir -p ")
+
+
+def test_an_empty_name_is_refused(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    with pytest.raises(CatalogError, match="is empty"):
+        run("add-model", str(path), "--id", "", "--file", str(tmp_path / "mine.yaml"))
+
+
+def test_show_says_what_is_wrong_with_the_file_and_not_that_the_name_is_unknown(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "mine.yaml"
+    path.write_text("models:\n- {id: l, source: x, read_on: 2026-13-45}\n")
+    monkeypatch.setenv("RIDGELINE_CATALOG", str(path))
+    with pytest.raises(CatalogError, match="month must be"):
+        run("show", "l4")

@@ -65,6 +65,18 @@ def test_the_first_line_is_the_answer():
     assert re.match(r"[0-9,]+ users", first)
 
 
+@pytest.mark.parametrize("option", ["--users", "--context", "--gpus", "--headroom"])
+def test_a_number_far_out_is_answered_or_refused(option):
+    result = run(*USERS, option, "1e308")
+    assert result.exception is None or isinstance(result.exception, RidgelineError | SystemExit)
+
+
+def test_under_the_answer_stands_which_model_and_accelerator_it_is_about():
+    for more in ([], ["--sweep", "gpus=4,8"], ["--sensitivity"]):
+        lines = run(*USERS, "--accelerator", "A100", *more).output.splitlines()
+        assert "  Llama 3.1 70B on A100 SXM4 80 GB" in lines
+
+
 def test_a_number_has_its_derivation():
     output = run(*USERS, "--why", "per_user").output
     assert "per_user" in output
@@ -115,6 +127,14 @@ def test_option_and_set_say_the_same():
         ([*USERS, "--plot", "a.svg"], "--plot"),
         ([*USERS, "--sensitivity", "--plot", "a.pdf"], "--plot"),
         ([*USERS, "--json", "--markdown"], "--markdown"),
+        ([*USERS, "--gpus", "4", "--gpus", "8"], "--gpus"),
+        ([*USERS, "--users", "2000", "--set", "users=1000"], "--set users"),
+        ([*USERS, "--gpus"], "--gpus"),
+        ([*USERS, "--gpuz", "8"], "--gpuz"),
+        ([*USERS, "--sweep", "gpus=1:2", "--plot", ""], "--plot"),
+        ([*USERS, "--sweep", "gpus=4,8", "--plot", "/proc/x.svg"], "--plot"),
+        ([*USERS, "--set", "memory_bytes=-80GB"], "--set memory_bytes"),
+        ([*USERS, "--set", "layers=2.5"], "--set layers"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_where_and_remedy(words, where):

@@ -15,13 +15,13 @@ from ridgeline.physics.step_time import (
     Shape,
     StepTime,
     closed_loop_tpot_s,
-    expert_share,
+    roofline,
 )
 from ridgeline.quantity import Quantity, value_of
 from ridgeline.quantity import given as quantity
 from ridgeline.serving.plan.steps import step_time
 
-IDEAL = Coefficients(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+IDEAL = Coefficients(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0)  # nothing added, and nothing overlaps
 
 
 def plain(steps: StepTime) -> StepTime:
@@ -84,12 +84,31 @@ def test_one_device_has_no_all_reduces():
 
 
 def test_a_mixture_reads_the_experts_that_its_tokens_visit():
-    assert expert_share(256, 8, 32) * 256 == pytest.approx(163.3, rel=1e-3)
     bare = replace(plain(steps("deepseek-v3", dtype="fp8")), coefficients=IDEAL)
     one, many = bare.decode_s(1.0, 0.0), bare.decode_s(512.0, 0.0)
     whole_s = 671_026_419_200 / (8 * 3.35e12)
     assert one < 0.1 * whole_s
     assert many > 0.99 * whole_s
+
+
+@given(st.integers(1, 4096), st.integers(0, 32768), st.integers(1, 8192))
+def test_the_roofline_is_the_longer_of_reads_and_arithmetic_and_below_what_overlaps_less(
+    batch: int, context: int, prompt: int
+):
+    ideal = replace(plain(steps()), coefficients=roofline())
+    asked = (float(batch), float(batch * context), float(prompt), prompt / 2)
+    work = ideal.work(*asked)
+    reads_s = (work.read_bytes + work.cached_bytes) / (8 * 3.35e12)
+    compute_s = (work.flop + work.prompt_attention_flop) / (8 * 989.5e12)
+    assert ideal.step_s(*asked) == pytest.approx(max(reads_s, compute_s), rel=1e-3)
+    assert ideal.step_s(*asked) <= replace(ideal, coefficients=IDEAL).step_s(*asked)
+
+
+def test_shares_of_the_roofline_lengthen_the_side_they_are_of():
+    ideal = replace(plain(steps()), coefficients=roofline())
+    half = replace(ideal, coefficients=roofline(0.5, 1.0))
+    assert half.decode_s(1.0, 0.0) == pytest.approx(2 * ideal.decode_s(1.0, 0.0))
+    assert half.prefill_s(8192.0) == pytest.approx(ideal.prefill_s(8192.0))
 
 
 def test_a_window_caps_what_a_long_context_costs():
@@ -106,7 +125,7 @@ def test_the_binding_side_of_a_step_is_named():
     many = steps().decode_s(tokens(4096), tokens(0))
 
     def bound(step: Quantity) -> str:
-        found = next(one for one in step.walk() if one.name == "weights_pass_s")
+        found = next(one for one in step.walk() if one.name == "roofline_s")
         return found.labels[found.chosen]
 
     assert (bound(few), bound(many)) == ("memory", "compute")

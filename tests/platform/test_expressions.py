@@ -66,12 +66,12 @@ def test_rows_of_the_catalog_answer_by_property_and_by_method():
 
 
 def test_plain_numbers_in_a_law_get_the_units_that_the_law_names():
-    step = evaluate("decode_step_s(16e9, 0, 4e12)").value
+    step = evaluate("compute_s(16e9, 4e12)").value
     assert step.to("ms") == pytest.approx(4.0)
     assert {leaf.name for leaf in step.walk() if not leaf.op} == {
-        "weights_bytes",
-        "kv_bytes",
-        "memory_bytes_per_s",
+        "work_flop",
+        "peak_flop_per_s",
+        "mfu",
     }
 
 
@@ -200,9 +200,9 @@ HOSTILE = [
     'q("1 GB") + 1',
     'q("1 GB") + q("1 s")',
     'q("1 GB") < 1',
-    'decode_step_s(q("1 s"), 0, 1)',
-    'decode_step_s("a", 0, 1)',
-    "decode_step_s(1)",
+    'compute_s(q("1 s"), 1)',
+    'compute_s("a", 1)',
+    "compute_s(1)",
     '"text"',
     "1 if 2 else 3",
     "1 and 2",
@@ -236,8 +236,8 @@ def test_no_text_gives_anything_but_numbers_or_an_error_of_ours(text: str):
 
 def test_the_nearest_names_are_the_remedy():
     with pytest.raises(SpecError) as caught:
-        evaluate("decode_step(1, 2, 3)")
-    assert "decode_step_s" in caught.value.remedy
+        evaluate("comput_s(1, 2)")
+    assert "compute_s" in caught.value.remedy
     with pytest.raises(SpecError) as caught:
         evaluate('accelerator("h100-sxm").memory')
     assert "memory_bytes" in caught.value.remedy
@@ -273,3 +273,19 @@ def test_no_law_hangs_or_fails_strangely_on_any_number(name: str):
             except SpecError:
                 continue
             assert np.isfinite(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "remedy"),
+    [
+        ("read_s(1e9)", "read_s: missing a required argument: 'bytes_per_s'", "read_bytes, bytes"),
+        ("read_s(1e9, 1, 2)", "read_s: too many positional arguments", "read_s(read_bytes"),
+        ('model("llama-3.1-8b").weights_bytes()', "'dtype'", ".weights_bytes(dtype)"),
+        ("choose(1 < 2, 1, 2)", "choose: missing a required argument: 'why'", "choose(condition"),
+    ],
+)
+def test_an_argument_that_is_missing_or_too_much_is_named(text: str, problem: str, remedy: str):
+    with pytest.raises(SpecError) as caught:
+        evaluate(text)
+    assert problem in caught.value.problem
+    assert remedy in caught.value.remedy

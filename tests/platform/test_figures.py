@@ -54,6 +54,13 @@ def test_printed_places_are_kept():
     assert not rounds_to(1.86, 1.8, 0.1)
 
 
+@pytest.mark.parametrize("text", ["1e309", ">1e400", "1e400 GB", "9" * 400, f"1e{'9' * 5000}"])
+def test_a_number_beyond_all_bounds_is_infinite_and_near_to_nothing(text: str):
+    told = figure(text)
+    assert told.numbers == (float("inf"),)
+    assert not is_near(1, told.numbers[0], 0.01)
+
+
 def test_near_is_a_share_and_rounding_errors_are_nothing():
     assert is_near(101, 100, 0.01)
     assert not is_near(101.1, 100, 0.01)

@@ -4,11 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.errors import SpecError
+from ridgeline.errors import RidgelineError, SpecError
 from ridgeline.platform.claims import Checked, Verdict
 from ridgeline.platform.own_claims import check_own, find_own
 
 WEIGHTS = '"model(""llama-3.1-70b"").weights_bytes(""bf16"")"'
+
+
+def refused(folder: Path, *lines: str, header: str = "claim,working,unit,stated") -> RidgelineError:
+    """The error of the first row that is refused."""
+    checked = judged(folder, *lines, header=header)
+    return next(one.error for one in checked if one.verdict is Verdict.REFUSED and one.error)
 
 
 def judged(folder: Path, *lines: str, header: str = "claim,working,unit,stated") -> list[Checked]:
@@ -77,20 +83,49 @@ def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path):
         (["x,,,1"], "line 2, working", "empty"),
         ([",1,,1"], "line 2, claim", "empty"),
         (["x,1,,1,2,3"], "line 2", "too many cells"),
-        (['"x,1,,1'], "line 2", "end of data"),
-        ([], "mine.csv", "no claims"),
         (["x,__import__('os'),,1"], "line 2, working", "__import__"),
         (["x,9**9**9**9,,1"], "line 2, working", "cannot be computed"),
+        ([f"x,1,,{'9' * 400}"], "line 2, stated", "too large"),
+        ([f"x,1,,{'9' * 5000}"], "line 2, stated", "too large"),
+        (["x,1,,1e309"], "line 2, stated", "too large"),
+        (["x,1,,>1e400"], "line 2, stated", "too large"),
+        ([f"x,{WEIGHTS},GB,1e400 GB"], "line 2, stated", "too large"),
+        ([f"x,{WEIGHTS},GB,1e300 TB"], "line 2, stated", "too large"),
+        (['x,"q(""1e306 s"")",ns,1'], "line 2, working", "too large in ns"),
+        (["x,read_s(1e9),s,1"], "line 2, working", "argument: 'bytes_per_s'"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(
+    tmp_path: Path, lines: list[str], where: str, problem: str
+):
+    error = refused(tmp_path, *lines)
+    assert where in error.where
+    assert problem in error.problem
+    assert error.remedy
+
+
+@pytest.mark.parametrize(
+    ("lines", "where", "problem"),
+    [(['"x,1,,1'], "line 2", "end of data"), ([], "mine.csv", "no claims")],
+)
+def test_what_is_no_table_is_refused_as_a_whole(
     tmp_path: Path, lines: list[str], where: str, problem: str
 ):
     with pytest.raises(SpecError) as caught:
         judged(tmp_path, *lines)
     assert where in caught.value.where
     assert problem in caught.value.problem
-    assert caught.value.remedy
+
+
+def test_a_row_that_is_refused_keeps_no_other_from_being_checked(tmp_path: Path):
+    checked = judged(tmp_path, "x,1 +,,1", "y,2,,2", "z,3,,4", "u,1,,1,2")
+    verdicts = [one.verdict for one in checked]
+    assert verdicts == [Verdict.REFUSED, Verdict.REPRODUCED, Verdict.OFF, Verdict.REFUSED]
+
+
+def test_a_number_far_beyond_ours_is_off_by_no_percentage(tmp_path: Path):
+    (one,) = judged(tmp_path, "x,1e-200,,1e200")
+    assert one.told == "off"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +135,7 @@ def test_a_mistake_is_told_with_its_line(
         ("claim,unit,stated", "the working"),
         ("claim,working,formula,unit,stated", "the working"),
         ("claim,working,unit,state", "state"),
+        ("claim,working,unit,stated,stated", "twice"),
         ("", "no claims"),
     ],
 )
@@ -113,8 +149,8 @@ def test_a_header_has_to_be_known(tmp_path: Path, header: str, problem: str):
 
 @pytest.mark.parametrize("tolerance", ["abc", "1.5", "-1", "5 GB"])
 def test_a_tolerance_is_a_share(tmp_path: Path, tolerance: str):
-    with pytest.raises(SpecError, match="tolerance"):
-        judged(tmp_path, f"x,1,,1,{tolerance}", header="claim,working,unit,stated,tolerance")
+    header = "claim,working,unit,stated,tolerance"
+    assert "tolerance" in refused(tmp_path, f"x,1,,1,{tolerance}", header=header).where
 
 
 def test_a_file_that_is_none_is_an_error(tmp_path: Path):

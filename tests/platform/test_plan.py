@@ -134,7 +134,11 @@ def others(name: str, parameter: Parameter) -> list[Any]:
             return [one.id for one in accelerators() if one.id != parameter.default]
         case Kind.LIST:
             now = answered(name).inputs[parameter.name]
-            return [[one.but(value=one.value * factor) for one in now] for factor in FACTORS]
+            sizes = [one.value or 1.0 for one in now]
+            return [
+                [one.but(value=size * factor) for one, size in zip(now, sizes, strict=True)]
+                for factor in FACTORS
+            ]
     raise AssertionError(parameter.kind)
 
 

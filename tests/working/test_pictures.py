@@ -8,7 +8,8 @@ from ridgeline.platform.plan import topics
 from ridgeline.show import show
 from ridgeline.topics import ask
 from ridgeline.working import pictures
-from ridgeline.working.pictures import check_place
+from ridgeline.working.edges import edge
+from ridgeline.working.pictures import check_place, write_whole
 from ridgeline.working.roofline_picture import draw_roofline
 from ridgeline.working.sensitivity import sensitivity
 from ridgeline.working.sweep import sweep
@@ -100,4 +101,27 @@ def test_without_matplotlib_the_command_that_installs_it_is_told(tmp_path, monke
     monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError) as caught:
         check_place(tmp_path / "a.svg")
-    assert caught.value.remedy == "pip install 'ridgeline[bench]'"
+    assert "pip install 'ridgeline[plot]'" in caught.value.remedy
+    assert "pip install '.[plot]'" in caught.value.remedy
+
+
+def test_what_cannot_be_written_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "a.svg"
+    path.write_text("old")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(SpecError, match="No space left") as caught:
+        write_whole(path, b"new")
+    assert caught.value.where == "--plot"
+    assert [one.name for one in tmp_path.iterdir()] == ["a.svg"]
+    assert path.read_text() == "old"
+
+
+def test_where_a_ground_begins_is_the_exact_edge_and_not_the_middle_of_two_points(pump):
+    found = sweep(pump, "batch=1,2,3,20")
+    (index,) = found.changes
+    assert (found.points[index - 1], found.points[index]) == (3, 20)
+    assert edge(found, index) == 9  # 8 steps of 0.5 s are as long as twice 4 GB at 2 GB/s

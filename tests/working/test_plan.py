@@ -9,11 +9,14 @@ import pytest
 from rich.console import Console
 
 import ridgeline
-from ridgeline.errors import CatalogError, SpecError, UnitError
+from ridgeline.errors import CatalogError, RidgelineError, SpecError, UnitError
+from ridgeline.platform.plan import topics
+from ridgeline.quantity import given
 from ridgeline.topics import ask
 from ridgeline.units import parse_unit
 from ridgeline.working.data import as_data
 from ridgeline.working.following import following, written
+from ridgeline.working.formula import formula
 from ridgeline.working.lines import length, plain
 from ridgeline.working.markdown import markdown
 from ridgeline.working.plan import Plan
@@ -171,3 +174,37 @@ def test_a_wide_table_goes_on_below_and_fits(pump):
     assert max(length(line) for line in lines) <= 80
     assert plain(lines).count("12,345 tokens/s") == 16
     assert plain(lines).count("first row") > 2
+
+
+def test_what_changes_nothing_is_formed_into_no_formula(pump):
+    size = given("4 GB", name="size_bytes")
+    assert formula((size * 1).named("a_bytes")) == "size_bytes"
+    assert formula((size - 0).named("a_bytes")) == "size_bytes"
+    assert formula((size * 1 * 2).named("a_bytes")) == "size_bytes × 2"
+
+
+def test_a_value_that_is_set_and_leads_to_nothing_else_is_told(pump):
+    told = plain(answer_lines(ask(pump, {}, {"used_s": "3 s"})))
+    assert "used_s was given and does not matter here: it is printed" in told
+    assert "was given" not in plain(answer_lines(ask(pump, {}, {"total_s": "3 s"})))
+
+
+def test_text_data_and_page_say_the_same_rows_and_remarks():
+    topics()
+    asked = ask("users-per-node", {"context_tokens": "200k"}, {"params": "70"})
+    for page in (plain(answer_lines(asked, 200)), markdown(asked), Plan(asked).__str__()):
+        text = " ".join(page.split())
+        assert "Llama 3.1 70B on H100 SXM5 80 GB" in text
+        assert all(remark in text for remark in asked.remarks)
+    assert len(asked.remarks) == 2
+    assert as_data(asked)["about"] == "Llama 3.1 70B on H100 SXM5 80 GB"
+    assert as_data(asked)["remarks"] == list(asked.remarks)
+
+
+def test_numbers_far_out_are_answered_or_refused_and_never_a_crash(pump):
+    for number in ("1e308 GB", "1e-300 GB"):
+        try:
+            asked = ask(pump, {"delay_s": "1e308 s", "spare": number.replace("GB", "s")})
+            assert answer_lines(asked, following=following(asked))
+        except RidgelineError:
+            continue

@@ -9,7 +9,8 @@ from typing import Any
 
 from ridgeline.catalog.rows import dated, origin_of, row, rows, sources
 from ridgeline.errors import CatalogError
-from ridgeline.quantity import Provenance, Quantity, given
+from ridgeline.quantity import Provenance, Quantity, choose, given
+from ridgeline.show import show
 
 KIND = "accelerators"
 
@@ -158,6 +159,34 @@ class Accelerator:
             note=f"median of {len(prices)} on-demand prices of {when}",
             interval=(prices[0], prices[-1]),
         )
+
+    def price_or(self, told: Quantity, name: str = "device_price") -> Quantity:
+        """The price that was told, or the catalog's where that is 0, as topics have it."""
+        if self._is_told(told):
+            try:
+                listed = self.price_usd_per_s
+            except CatalogError:
+                return told.named(name, "USD/h")
+        else:
+            listed = self.price_usd_per_s
+        taken = choose(told <= 0, listed, told, why="price is 0")
+        return taken.named(name, "USD/h")
+
+    def price_note(self, told: Quantity, option: str = "--price") -> str:
+        """Which price `price_or` took, in words."""
+        if self._is_told(told):
+            return f"The price is the one that {option} gives."
+        listed = self.price_usd_per_s
+        low, high = listed.interval or (listed.value, listed.value)
+        spread = " to ".join(show(listed.but(value=end, interval=None)) for end in (low, high))
+        told_of = f", the {listed.note} ({spread})" if low < high else ", the only one listed"
+        origin = told_of if listed.interval else ", as set"
+        return f"{self.name} costs {show(listed)}{origin}; {option} takes another."
+
+    @staticmethod
+    def _is_told(price: Quantity) -> bool:
+        """Whether a price was told, in a sweep at every point."""
+        return bool((price > 0).all() if hasattr(price.value, "all") else price > 0)
 
     def _price_to_be_set(self) -> Quantity:
         """What `--set` says, where no price is listed; CatalogError where it says nothing."""

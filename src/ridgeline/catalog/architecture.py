@@ -1,7 +1,8 @@
 """A model's architecture as published: layers by kind of attention, heads, experts, vocabulary.
 
-Every property is a `Quantity` called `id.field`, so that `--set field=…` reaches it. What follows
-from these numbers in bytes and FLOPs is in `models`.
+Every property is a `Quantity` called `id.field`, so that `--set field=…` reaches it. What is set
+moves what hangs on it: a model of other `params` has the same shape in another size, other experts
+change `params` and `active_params`. What follows in bytes and FLOPs is in `models`.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,8 @@ from typing import Any
 from ridgeline.catalog.rows import dated, origin_of
 from ridgeline.errors import CatalogError
 from ridgeline.physics.size import gated_expert_params
-from ridgeline.quantity import Provenance, Quantity, given
+from ridgeline.quantity import Provenance, Quantity, given, holds
+from ridgeline.show import show
 
 #: Kinds of attention whose cache grows with each token and holds a key and a value a KV head.
 FULL = ("mha", "gqa", "mqa", "full")
@@ -21,6 +23,10 @@ LINEAR = ("gated_deltanet", "kda")
 #: Kinds whose cache is pooled, by the name that the layer mix gives them.
 COMPRESSED = ("csa", "hca")
 KINDS = (*FULL, "mla", *CAPPED, *LINEAR, *COMPRESSED, "bidirectional")
+
+_WIDTH = "expert_intermediate"
+#: What sizes the experts of a model: fields of `moe`, and their properties.
+_EXPERTS = {"experts": "experts", "top_k": "top_k", "layers": "moe_layers", _WIDTH: _WIDTH}
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,25 @@ class Architecture:
 
     @property
     def params(self) -> Quantity:
-        """All parameters."""
-        return self._count("params", "params_total", "params")
+        """All parameters; with other experts than published, that many more or fewer."""
+        published = self._count("params", "params_total", "params")
+        if self._are_experts_as_published("experts", "layers"):
+            return published
+        return self._with_experts_set("params_total").named(f"{self.id}.params", "params")
 
     @property
     def active_params(self) -> Quantity:
-        """Parameters that one token multiplies with."""
-        return self._count("active_params", "params_active", "params")
+        """Parameters that one token multiplies with: the same share of `params` as published."""
+        active = self._count("active_params", "params_active", "params")
+        scale = self._scale
+        if scale is not None or not self._are_experts_as_published("top_k", "layers"):
+            sized = self._with_experts_set("params_active")
+            sized = sized if scale is None else sized * scale
+            active = sized.named(f"{self.id}.active_params", "params")
+        if self.is_moe and self._is_sized and not holds(active <= self.params):
+            told = f"uses {show(active)} a token, which is more than all of its {show(self.params)}"
+            raise self._lacks("active_params", told, "set params, or fewer top_k, as well")
+        return active
 
     @property
     def layers(self) -> Quantity:
@@ -162,11 +180,8 @@ class Architecture:
     @property
     def expert_params(self) -> Quantity:
         """Weights of one routed expert in one layer, biases apart."""
-        width = self.hidden
-        if "latent_hidden" in self.moe:
-            width = self._value("latent_hidden", self.moe["latent_hidden"])
-        params = gated_expert_params(width, self.expert_intermediate)
-        return params.named("expert_params", "params")
+        params, scale = self._expert_as_shaped(), self._scale
+        return (params if scale is None else params * scale).named("expert_params", "params")
 
     @property
     def routed_params(self) -> Quantity:
@@ -181,13 +196,72 @@ class Architecture:
         """Parameters that every token shares: all but the routed experts."""
         if not self.is_moe:
             return self.params
-        return (self.params - self.routed_params).named("dense_params", "params")
+        dense = self.params - self.routed_params
+        if not holds(dense.value >= 0):
+            told = f"has {show(self.routed_params)} in experts, more than its {show(self.params)}"
+            raise self._lacks("params", told, "set fewer experts, or params, as well")
+        return dense.named("dense_params", "params")
 
     @property
     def embedding_params(self) -> Quantity:
         """The table of token vectors, and the output head where it is not the same table."""
         tables = self._value("embedding_tables", 1 if self.data.get("tied_embeddings") else 2)
         return (tables * self.vocab * self.hidden).named("embedding_params", "params")
+
+    # What sizes become where one of them was set.
+
+    @property
+    def _is_sized(self) -> bool:
+        return self.data.get("params_total") is not None
+
+    @property
+    def _scale(self) -> Quantity | None:
+        """How many times its published size the model is; None where `params` were not set."""
+        if not self._is_sized:
+            return None
+        params = self.params
+        if holds(params.value == self.data["params_total"]) and self._are_experts_as_published(
+            "experts", "layers"
+        ):
+            return None  # the usual case, told without a derivation
+        shaped = self._with_experts_set("params_total")
+        return None if holds(params.value == shaped.value) else params / shaped
+
+    def _with_experts_set(self, key: str) -> Quantity:
+        """A published size, more or less what experts that were set add to it."""
+        name = "published_params" if key == "params_total" else "published_active_params"
+        published = self._value(name, self.data[key], "params", key)
+        many = ("experts" if key == "params_total" else "top_k", "layers")
+        if self._are_experts_as_published(*many):
+            return published
+        count, layers = (self._expert(_EXPERTS[one], one) for one in many)
+        before = self._value("published_expert_params", self._published_expert(*many), "params")
+        return published + (count * layers * self._expert_as_shaped() - before)
+
+    def _are_experts_as_published(self, *many: str) -> bool:
+        """Whether experts are as many, in as many layers and as wide as the row says."""
+        if not self.is_moe or not self._is_sized:
+            return True
+        now = [self._expert(_EXPERTS[one], one) for one in (*many, "expert_intermediate")]
+        same = (one.value == self.moe[key] for one, key in zip(now, (*many, _WIDTH), strict=True))
+        return all(holds(one) for one in same) and holds(self._width().value == self._bare_width)
+
+    def _published_expert(self, *many: str) -> float:
+        count, layers = (self.moe[one] for one in many)
+        return float(count * layers * gated_expert_params(self._bare_width, self.moe[_WIDTH]))
+
+    def _expert_as_shaped(self) -> Quantity:
+        one: Quantity = gated_expert_params(self._width(), self.expert_intermediate)
+        return one
+
+    def _width(self) -> Quantity:
+        if "latent_hidden" in self.moe:
+            return self._value("latent_hidden", self.moe["latent_hidden"])
+        return self.hidden
+
+    @property
+    def _bare_width(self) -> float:
+        return float(self.moe.get("latent_hidden", self.data["hidden"]))
 
     # How a value of the row becomes a quantity.
 

@@ -7,6 +7,7 @@ that is none are refused by name: a model counted wrongly would be worse than no
 
 import datetime
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from typing import Any
 from ridgeline.catalog.counting import count
 from ridgeline.catalog.hf_dense import Config
 from ridgeline.catalog.hf_families import architecture
+from ridgeline.catalog.rows import unreadable
 from ridgeline.errors import CatalogError
 
 _DTYPES = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32",
     "float8_e4m3fn": "fp8",
 }  # fmt: skip
+_ID = re.compile(r"[a-z0-9][a-z0-9._+-]*")
 _NESTED = ("text_config", "language_config", "llm_config")
 
 
@@ -28,18 +31,29 @@ def row_of(path: Path, *, named: str = "", source: str = "", read_on: str = "") 
     config = _load(path)
     inner = _language_model(config)
     row = _named(path, config, named, source, read_on)
-    fields = Config(str(path), inner, _class_name(inner, config), config.get("vision_config") or {})
-    row |= architecture(fields)
-    row |= _native(fields, config.get("quantization_config") or inner.get("quantization_config"))
-    counted = count(row)
+    try:
+        name, vision = _class_name(inner, config), config.get("vision_config") or {}
+        fields = Config(str(path), inner, name, vision)
+        row |= architecture(fields)
+        quantised = config.get("quantization_config") or inner.get("quantization_config")
+        row |= _native(fields, quantised)
+        counted = count(row)
+    except _FAILURES as error:
+        told = f"holds something of another type than models have: {error}"
+        raise CatalogError(told, where=str(path), remedy="the config.json as published") from error
     return row | {"params_total": counted.total, "params_active": counted.active}
+
+
+#: What Python raises where a field is no number, list or mapping although it has to be.
+_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def _load(path: Path) -> Mapping[str, Any]:
     try:
         loaded = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else f"it is no JSON: {error}"
+    except (OSError, ValueError, RecursionError) as error:
+        told = unreadable(error)
+        told = f"it is no JSON: {told}" if isinstance(error, json.JSONDecodeError) else told
         raise CatalogError(
             f"cannot be read: {told}", where=str(path), remedy="the config.json of a model"
         ) from error
@@ -71,8 +85,12 @@ def _named(
     hub = address if address.count("/") == 1 and not address.startswith((".", "/")) else ""
     folder = path.resolve().parent.name if path.name == "config.json" else path.stem
     name = named or hub.rpartition("/")[2] or folder
+    row_id = name.lower().replace(" ", "-")
+    if not _ID.fullmatch(row_id) or row_id.endswith(".json"):
+        remedy = "--id with letters, digits, dots and dashes, such as my-model-7b"
+        raise CatalogError(f"{name!r} is no name of a model", where="--id", remedy=remedy)
     return {
-        "id": name.lower().replace(" ", "-"),
+        "id": row_id,
         "name": name,
         **({"hub": hub} if hub else {}),
         "source": source or str(path),
@@ -84,7 +102,7 @@ def _named(
 
 
 def _native(fields: Config, quantised: Any) -> dict[str, Any]:
-    written = str(fields.get("torch_dtype") or fields.get("dtype") or "bfloat16")
+    written = fields.get("torch_dtype", "") or fields.get("dtype", "") or "bfloat16"
     plain = _DTYPES.get(written.removeprefix("torch."))
     if plain is None:
         raise fields.complaint("torch_dtype", f'"{written}" is not known', ", ".join(_DTYPES))

@@ -9,14 +9,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ridgeline.catalog.schema import MOST_LAYERS
 from ridgeline.errors import CatalogError
 
 Part = dict[str, Any]
 
+#: More than any dimension of a model has.
+MOST = 1_000_000_000
+#: Types of defaults, as a person calls them; a flag is a number to Python, so it comes first.
+_KINDS: dict[type, str] = {
+    bool: "true or false", int: "a whole number", list: "a list", str: "text",
+}  # fmt: skip
+
+
+def _cut(value: Any) -> str:
+    """A value in words, cut where somebody wrote a novel."""
+    told = repr(value)
+    return told if len(told) <= 60 else f"{told[:57]}..."
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The fields of a language model: `need` and `get` know that numbers have to be numbers."""
+    """The fields of a language model; each has to be of the type that its reader expects."""
 
     where: str
     values: Mapping[str, Any]
@@ -24,16 +38,29 @@ class Config:
     vision: Mapping[str, Any]
 
     def get(self, name: str, default: Any = 0) -> Any:
-        """A field, or what its family takes where it is not there or null."""
+        """A field, or what its family takes where it is not there or null.
+
+        It is of the default's type: a whole number or a flag, a flag, a list, or text.
+        """
         value = self.values.get(name)
-        return default if value is None else value
+        if value is None:
+            return default
+        kind = next(one for one in _KINDS if isinstance(default, one))
+        if not isinstance(value, kind):
+            raise self.complaint(name, f"{_cut(value)} is not {_KINDS[kind]}", _KINDS[kind])
+        if isinstance(value, int) and not 0 <= value <= MOST:
+            raise self.complaint(name, f"{_cut(value)} is no size", f"0 to {MOST:,}")
+        return value
 
     def need(self, *names: str) -> int:
         """The first of these that is there, as a whole number above 0."""
         name = next((one for one in names if self.values.get(one) is not None), names[0])
         value = self.values.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            raise self.complaint(name, f"{value!r} is no number of anything", "a whole number")
+            told = f"{_cut(value)} is no number of anything"
+            raise self.complaint(name, told, "a whole number")
+        if value > (most := MOST_LAYERS if name in _LAYERS else MOST):
+            raise self.complaint(name, f"{_cut(value)} is too many", f"at most {most:,}")
         return value
 
     def check(self, *needed: tuple[str, ...]) -> None:
@@ -66,18 +93,36 @@ def plain(config: Config, *, tied: bool = False, head_dim: int = 0) -> Part:
     if not width and hidden % heads:
         told = f"{heads} heads do not divide {hidden}, and there is no head_dim"
         raise config.complaint("head_dim", told, "head_dim as published")
+    kv_heads = config.need("num_key_value_heads") if _has_kv(config) else heads
+    if heads % kv_heads:
+        told = f"{kv_heads} do not divide {heads} heads"
+        raise config.complaint("num_key_value_heads", told, "a divisor of num_attention_heads")
+    layers = config.need(*_LAYERS)
+    _check_types(config, layers)
     context = next((config.values[name] for name in _CONTEXT if config.get(name)), None)
     return {
-        "layers": config.need(*_LAYERS),
+        "layers": layers,
         "hidden": hidden,
         "heads": heads,
-        "kv_heads": config.need("num_key_value_heads") if _has_kv(config) else heads,
+        "kv_heads": kv_heads,
         "head_dim": width or hidden // heads,
         "intermediate": config.get("intermediate_size"),
         "vocab": config.need("vocab_size"),
         **({"context": context} if context else {}),
         "tied_embeddings": bool(config.get("tie_word_embeddings", tied)),
     }
+
+
+def _check_types(config: Config, layers: int) -> None:
+    """CatalogError for kinds of layers that are not known, or too few of them."""
+    listed = config.get("layer_types", [])
+    for one in listed:
+        if not isinstance(one, str) or one not in (*_TYPES, _FULL):
+            told = f"{_cut(one)} is no kind of layer that is known"
+            raise config.complaint("layer_types", told, ", ".join((_FULL, *_TYPES)))
+    if listed and len(listed) < layers:
+        told = f"has {len(listed)} for {layers} layers"
+        raise config.complaint("layer_types", told, "one for each layer")
 
 
 def _has_kv(config: Config) -> bool:
@@ -93,6 +138,7 @@ def attention_part(row: Part, **known: Any) -> Part:
     return {"kind": _kind(row), **{name: value for name, value in known.items() if value}}
 
 
+_FULL = "full_attention"
 _TYPES = {
     "sliding_attention": "sliding",
     "chunked_attention": "chunked",

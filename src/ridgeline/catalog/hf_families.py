@@ -45,6 +45,9 @@ def architecture(config: Config) -> Part:
 def _moe(config: Config, row: Part, experts: int, *, layers: int, **known: Any) -> Part:
     wide = config.get("moe_intermediate_size") or row["intermediate"]
     used = config.need("num_experts_per_tok", "experts_per_token", "moe_topk")
+    if used > experts:
+        told = f"{used} of {experts} experts"
+        raise config.complaint("num_experts_per_tok", told, "as many as there are, or fewer")
     return {
         "experts": experts,
         "top_k": used,
@@ -132,6 +135,9 @@ def _glm_moe(config: Config) -> Part:
 def _first_dense(config: Config, row: Part, *, bias: bool) -> Part:
     """Experts in all layers but the first few."""
     first = config.get("first_k_dense_replace", 0)
+    if first > row["layers"]:
+        told = f"{first} of {row['layers']} layers"
+        raise config.complaint("first_k_dense_replace", told, "fewer than layers")
     layers = (row["layers"] - first) // config.get("moe_layer_freq", 1)
     experts = config.need("n_routed_experts")
     moe = _moe(config, row, experts, layers=layers, router_bias=bias)

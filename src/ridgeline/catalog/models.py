@@ -23,7 +23,8 @@ from ridgeline.physics.size import (
     weight_bytes,
     window_tokens,
 )
-from ridgeline.quantity import Number, Quantity
+from ridgeline.quantity import Number, Quantity, holds
+from ridgeline.show import show
 
 KIND = "models"
 
@@ -60,6 +61,9 @@ class Model(Caches):
         if len(set(types.values())) == 1:
             return weight_bytes(self.params, dtype_bytes(types["rest"]))
         rest = self.dense_params - self.embedding_params
+        if not holds(rest.value >= 0):
+            told = f"has more embeddings than the {show(self.dense_params)} outside of experts"
+            raise self._lacks("params", told, "set vocab as well, or one dtype for all weights")
         parts = {"experts": self.routed_params, "embeddings": self.embedding_params, "rest": rest}
         sizes = [
             (count * dtype_bytes(types[part])).named(f"{part}_weight_bytes")

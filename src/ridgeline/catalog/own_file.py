@@ -7,24 +7,29 @@ from typing import Any
 
 import yaml
 
+from ridgeline.catalog.rows import read_file
 from ridgeline.errors import CatalogError
 
 
 def add_row(file: Path, kind: str, row: Mapping[str, Any]) -> None:
     """Put a row into the file, in place of one with the same id; the file is made where needed.
 
-    Comments in it are lost, everything else stays. Raises CatalogError where the file is no catalog
-    or cannot be written; then it is as it was.
+    Its folder has to be there. Comments in it are lost, everything else stays. Raises CatalogError
+    where the file is no catalog or cannot be written; then it is as it was.
     """
     content = _content(file)
-    rows = content.setdefault(kind, [])
+    rows = content.get(kind) or []
     if not isinstance(rows, list):
         raise CatalogError(f"{kind} is no list", where=str(file), remedy="rows that start with -")
-    at = next((n for n, one in enumerate(rows) if one.get("id") == row["id"]), len(rows))
+    ids = [one.get("id") if isinstance(one, Mapping) else None for one in rows]
+    at = ids.index(row["id"]) if row["id"] in ids else len(rows)
     rows[at : at + 1] = [dict(row)]
+    content[kind] = rows
+    if not file.parent.is_dir():
+        told = f"cannot be written: there is no folder {file.parent}"
+        raise CatalogError(told, where=str(file), remedy=f"mkdir -p {file.parent}")
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("w", encoding="utf-8") as out:
             yaml.safe_dump(content, out, sort_keys=False, allow_unicode=True)
             out.flush()
@@ -38,13 +43,8 @@ def add_row(file: Path, kind: str, row: Mapping[str, Any]) -> None:
 
 def _content(file: Path) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CatalogError(f"cannot be read: {error}", where=str(file), remedy="YAML") from error
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict):
-        raise CatalogError("is not a mapping", where=str(file), remedy="`models:` with rows in it")
-    return loaded
+        is_there = file.exists()
+    except OSError as error:
+        told = f"cannot be read: {error.strerror}"
+        raise CatalogError(told, where=str(file), remedy="--file with another path") from error
+    return dict(read_file(file)) if is_there else {}

@@ -8,6 +8,7 @@ type and an alias that two rows claim are refused, in our files as in anyone's.
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from ridgeline.catalog.origin import check_declared, check_sources
 from ridgeline.catalog.schema import check_row, check_whole
 from ridgeline.errors import CatalogError
 
@@ -49,8 +51,13 @@ def sources(kind: str) -> Mapping[str, str]:
     """What the source keys of a file stand for."""
     found: dict[str, str] = dict(_file(kind).get("sources", {}))
     for _, layer in _layers():
-        found |= layer.get("sources", {})
+        found |= layer.get("sources") or {}
     return found
+
+
+def is_ours(kind: str, one_id: str) -> bool:
+    """Whether the product itself ships a row of that id."""
+    return one_id in _ours(kind)
 
 
 def row(kind: str, name: str) -> dict[str, Any]:
@@ -198,8 +205,8 @@ def read_file(path: Path) -> Mapping[str, Any]:
     """The content of a user's catalog file; CatalogError where it is none."""
     try:
         loaded = yaml.load(path.read_text("utf-8"), Loader=_LOADER)  # noqa: S506
-    except (OSError, yaml.YAMLError) as error:
-        told = " ".join(str(error).split())
+    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        told = unreadable(error)
         raise CatalogError(
             f"cannot be read: {told}", where=str(path), remedy="a YAML file like our catalog's"
         ) from error
@@ -212,6 +219,17 @@ def read_file(path: Path) -> Mapping[str, Any]:
     return loaded
 
 
+def unreadable(error: Exception) -> str:
+    """What keeps a file from being read, in one line."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return " ".join(str(error).split())
+
+
 _HEADER = ("schema", "as_of", "sources", "default_source", "default_read_on")
 
 
@@ -222,8 +240,11 @@ def _check_layer(layer: Mapping[str, Any], where: str) -> None:
             near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
             remedy = ", ".join(near or known)
             raise CatalogError("is no part of a catalog", where=f"{where}, {key}", remedy=remedy)
+    check_sources(layer, where)
     for kind in known:
-        _read(kind, layer, where)
+        declared = {**_file(kind).get("sources", {}), **(layer.get("sources") or {})}
+        for one in _read(kind, layer, where):
+            check_declared(one, declared, where)
 
 
 def _read(kind: str, layer: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
@@ -239,14 +260,19 @@ def _read(kind: str, layer: Mapping[str, Any], where: str) -> list[dict[str, Any
         if not isinstance(raw, Mapping):
             raise CatalogError(f"{raw!r} is no row", where=at, remedy="`id:`, `source:` and fields")
         one = _with_defaults(raw, layer)
-        if not isinstance(one.get("id"), str) or one["id"] != one["id"].lower().strip():
+        if not isinstance(one.get("id"), str) or not _ID.fullmatch(one["id"]):
             told = f"{one.get('id')!r} is no id"
-            raise CatalogError(told, where=f"{at}.id", remedy="a name in lower case, in quotes")
+            remedy = "a name in lower case, without spaces, such as my-model-7b"
+            raise CatalogError(told, where=f"{at}.id", remedy=remedy)
         if one["id"] in found:
             raise CatalogError("is there twice", where=f"{at}.id", remedy=f"one {one['id']}")
         check_row(kind, one, f"{where}, {one['id']}")
         found[one["id"]] = one
     return list(found.values())
+
+
+#: Ids begin with a letter or digit, and can be typed in a shell.
+_ID = re.compile(r"[a-z0-9][a-z0-9._+/*-]*")
 
 
 def _families(layer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -262,7 +288,7 @@ def _with_defaults(raw: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
         one["id"] = str(one["code"])
     if "default_source" in layer and not {"source", "sources", "src"} & one.keys():
         key = layer["default_source"]
-        one["source"] = layer.get("sources", {}).get(key, key)
+        one["source"] = (layer.get("sources") or {}).get(key, key)
     if "default_read_on" in layer:
         one.setdefault("read_on", layer["default_read_on"])
     return one

@@ -3,8 +3,8 @@
 `check_row` complains about one row, by file, row, field and remedy.
 """
 
+import contextlib
 import datetime
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,45 +22,71 @@ def number(value: Any) -> Complaint | None:
     """A finite number that is not negative, in base units."""
     if isinstance(value, str) and re.fullmatch(r"[0-9.]+[eE][0-9]+", value):
         right = f"{float(value):.6e}"
-        return ("", f"{value!r} is text to YAML", f"{right} (with a dot and a sign)")
+        return ("", f"{_short(value)} is text to YAML", f"{right} (with a dot and a sign)")
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return ("", f"{value!r} is not a number", "a plain number in base units, such as 8.0e+12")
-    if not math.isfinite(value) or value < 0:
-        return ("", f"{value} is no size", "a finite number, 0 or more")
+        return (
+            "",
+            f"{_short(value)} is not a number",
+            "a plain number in base units, such as 8.0e+12",
+        )
+    if not 0 <= value <= MOST:
+        return ("", f"{_short(value)} is no size", f"a number of 0 to {MOST:g}")
     return None
+
+
+#: More than any size, rate or count there is.
+MOST = 1e24
+
+
+def _short(value: object) -> str:
+    """A value in words, cut where somebody wrote a novel."""
+    try:
+        told = repr(value)
+    except ValueError:  # more digits than Python likes to write
+        return "a number of thousands of digits"
+    return told if len(told) <= 60 else f"{told[:57]}..."
 
 
 def count(value: Any) -> Complaint | None:
     """A whole number."""
     if (problem := number(value)) is not None:
         return problem
-    return None if value == int(value) else ("", f"{value} is not whole", f"{round(value)}")
+    if value != int(value):
+        return ("", f"{value} is not whole", f"{round(value)}")
+    return None if value <= MOST_COUNTED else ("", f"{value:g} is no count", "a smaller number")
+
+
+MOST_COUNTED = 1e15
 
 
 def text(value: Any) -> Complaint | None:
     """Words; years and version numbers may be written bare."""
     if isinstance(value, str | int | float | datetime.date) and not isinstance(value, bool):
         return None
-    return ("", f"{value!r} is not text", "words, in quotes where they hold a colon")
+    return ("", f"{_short(value)} is not text", "words, in quotes where they hold a colon")
 
 
 def flag(value: Any) -> Complaint | None:
     """Yes or no."""
-    return None if isinstance(value, bool) else ("", f"{value!r} is neither", "true or false")
+    return None if isinstance(value, bool) else ("", f"{_short(value)} is neither", "true or false")
 
 
 def date(value: Any) -> Complaint | None:
     """A day, as exactly as it is known."""
-    if isinstance(value, datetime.date) or re.fullmatch(r"\d{4}(-\d\d){0,2}", str(value)):
+    if isinstance(value, datetime.date):
         return None
-    return ("", f"{value!r} is not a date", "such as 2026-11-30")
+    if re.fullmatch(r"\d{4}(-\d\d){0,2}", told := _short(value).strip("'")):
+        with contextlib.suppress(ValueError):
+            datetime.date.fromisoformat(told + "0000-01-01"[len(told) :])
+            return None
+    return ("", f"{_short(value)} is not a date", "such as 2026-11-30")
 
 
 def one_of(*words: str) -> Check:
     """One of a few words."""
 
     def check(value: Any) -> Complaint | None:
-        return None if value in words else ("", f"{value!r} is not known", " or ".join(words))
+        return None if value in words else ("", f"{_short(value)} is not known", " or ".join(words))
 
     return check
 
@@ -70,7 +96,7 @@ def listing(of: Check) -> Check:
 
     def check(value: Any) -> Complaint | None:
         if not isinstance(value, list | tuple):
-            return ("", f"{value!r} is not a list", "a list, such as [a, b]")
+            return ("", f"{_short(value)} is not a list", "a list, such as [a, b]")
         for index, one in enumerate(value):
             if (found := of(one)) is not None:
                 return (f"[{index}]" + (f".{found[0]}" if found[0] else ""), *found[1:])
@@ -256,3 +282,22 @@ def check_whole(kind: str, row: Mapping[str, Any], where: str) -> None:
         if row.get(field) is None:
             needed = ", ".join(REQUIRED[kind])
             raise CatalogError("is missing", where=f"{where}.{field}", remedy=f"needs {needed}")
+    if kind == "models":
+        _check_model(row, where)
+
+
+#: More layers than any model has.
+MOST_LAYERS = 10_000
+
+
+def _check_model(row: Mapping[str, Any], where: str) -> None:
+    """Refuse sizes that no model can have."""
+    for field in ("layers", "hidden", "heads", "kv_heads", "head_dim"):
+        if row[field] <= 0:
+            raise CatalogError("is 0", where=f"{where}.{field}", remedy="1 or more")
+    if row["layers"] > MOST_LAYERS:
+        told = f"{row['layers']:g} layers"
+        raise CatalogError(told, where=f"{where}.layers", remedy=f"at most {MOST_LAYERS:,}")
+    if row["heads"] % row["kv_heads"]:
+        told = f"{row['kv_heads']} do not divide {row['heads']} heads"
+        raise CatalogError(told, where=f"{where}.kv_heads", remedy="a divisor of heads")

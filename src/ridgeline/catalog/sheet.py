@@ -41,7 +41,7 @@ def sheet(name: str) -> Sheet:
         try:
             data = found_row(kind, wanted)
         except CatalogError as error:
-            if "could be several" in error.problem:
+            if "is not in the catalog of" not in error.problem:
                 raise
             if "(nearest)" in error.remedy and (kind != "xids" or wanted.isdigit()):
                 nearest.append(error.remedy.partition(" (")[0])

@@ -66,7 +66,7 @@ def _specificity(row: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _read(row: Mapping[str, Any]) -> FittedStep:
-    values = {}
+    values: dict[str, Any] = {}
     for name in NAMES:
         one = _coefficient(row, name)
         symbol = base_symbol(unit_of_name(name).dimension)

@@ -55,7 +55,9 @@ class Verbs(click.Group):
 def ridgeline_command() -> None:
     """Plan, simulate, run and diagnose AI infrastructure.
 
-    Today Ridgeline runs models: `ridgeline up` serves one behind an OpenAI-compatible gateway.
+    Today Ridgeline plans and runs: `ridgeline plan` answers questions of capacity and cost with
+    the working of every number, and `ridgeline up` serves a model behind an OpenAI-compatible
+    gateway.
     """
 
 

@@ -29,13 +29,16 @@ def calibrate(runs: Path, file: Path | None, as_json: bool) -> None:
     A row is a closed loop: model, accelerator, engine, tensor_parallel, concurrency, input_tokens,
     output_tokens, tpot_ms; where known also version, dtype and kv_dtype. There is one fit for each
     model, accelerator, engine, version and dtype. A few points move only what they speak of: the
-    rest stays at what was fitted on published measurements.
+    rest stays at what was fitted on published measurements. A fit whose median error stays above
+    30 % is said to be not believable.
     """
     fits = fit_all(read_runs(runs))
     rows = [one.row(f"ridgeline calibrate {runs.name}") for one in fits]
     if file is not None:
         for row in rows:
             add_row(file, KIND, row)
+    for one in fits:
+        _warn(one)
     if as_json:
         click.echo(json.dumps(rows, indent=1))
         return
@@ -47,10 +50,26 @@ def calibrate(runs: Path, file: Path | None, as_json: bool) -> None:
         click.echo("--file my-catalog.yaml keeps them")
 
 
+def _warn(one: Calibration) -> None:
+    if one.is_believable:
+        return
+    after = f"{float(np.median(one.after)):.0%}"
+    told = (
+        f"{_told(one)}: not believable, since half of its runs are {after} off even after the fit"
+    )
+    remedy = "check units, lengths and the model of these runs; --file keeps the row all the same"
+    click.echo(f"ridgeline: warning: {told}\n  try: {remedy}", err=True)
+
+
+def _told(one: Calibration) -> str:
+    return " ".join(word for word in one.key if word != ANY)
+
+
 def _show(one: Calibration) -> None:
     before, after = (float(np.median(errors)) * 100 for errors in (one.before, one.after))
-    told = " ".join(word for word in one.key if word != ANY)
-    click.echo(f"{told}: {len(one.after)} runs, median error {before:.1f} % before, {after:.1f} %")
+    click.echo(
+        f"{_told(one)}: {len(one.after)} runs, median error {before:.1f} % before, {after:.1f} %"
+    )
     table = Table(box=None, pad_edge=False)
     for column in ("coefficient", "value", "95 % within"):
         table.add_column(column, justify="left" if column == "coefficient" else "right")

@@ -15,7 +15,7 @@ from ridgeline.catalog.hf_config import row_of
 from ridgeline.catalog.models import Model, model, models
 from ridgeline.catalog.network import parts
 from ridgeline.catalog.own_file import add_row
-from ridgeline.catalog.rows import overlay, rows
+from ridgeline.catalog.rows import is_ours, overlay, rows
 from ridgeline.catalog.sheet import KINDS, Sheet, overview, sheet
 from ridgeline.catalog.xids import xids
 from ridgeline.errors import CatalogError
@@ -273,17 +273,28 @@ def _check_data(counted: list[Recount], found: list[Finding]) -> dict[str, Any]:
 
 @catalog.command("add-model")
 @click.argument("config", type=click.Path(path_type=Path))
-@click.option("--id", "named", default="", help="Name of the row. [of its folder]")
+@click.option("--id", "named", help="Name of the row. [of its folder]")
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Your catalog file. [RIDGELINE_CATALOG, else my-catalog.yaml]",
 )
 @click.option("--source", default="", help="Where the config is from. [its path]")
+@click.option("--replace", is_flag=True, help="Even where Ridgeline has a model of that name.")
 @_JSON
-def add_model(config: Path, named: str, file: Path | None, source: str, as_json: bool) -> None:
-    """Add the model of a Hugging Face CONFIG.json to your own catalog file, counted."""
-    row = row_of(config, named=named, source=source)
+def add_model(
+    config: Path, named: str | None, file: Path | None, source: str, replace: bool, as_json: bool
+) -> None:
+    """Add the model of a Hugging Face CONFIG.json to your own catalog file, counted.
+
+    The file's folder has to be there.
+    """
+    if named is not None and not named.strip():
+        raise CatalogError("is empty", where="--id", remedy="a name, or no --id")
+    row = row_of(config, named=named or "", source=source)
+    if is_ours("models", row["id"]) and not replace:
+        told = f"Ridgeline's catalog has a model called {row['id']}, which this would hide"
+        raise CatalogError(told, where="--id", remedy="--id with another name, or --replace")
     own = file or Path(os.environ.get("RIDGELINE_CATALOG") or "my-catalog.yaml")
     with overlay({"models": [row]}, where=str(config)):
         made = model(row["id"])
@@ -294,6 +305,8 @@ def add_model(config: Path, named: str, file: Path | None, source: str, as_json:
     counts = f"{_short(made.params)} parameters, {_short(made.active_params)} active"
     cache = f"{_cache(made)} of cache ({_attention(made)})"
     click.echo(f"{made.id}: {counts}, {cache}, {show(made.weights_bytes('native'))} as shipped")
+    if is_ours("models", made.id):
+        click.echo(f"{made.id} of {own} now hides the one that Ridgeline ships")
     click.echo(f"written into {own}; RIDGELINE_CATALOG={own} makes every plan know it")
 
 

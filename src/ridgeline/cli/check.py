@@ -30,19 +30,30 @@ def claims(
     """Recompute the field's usual numbers, or the claims in a FILE.csv of yours.
 
     FILE has the columns claim, working, unit, stated and, where wanted, tolerance.
-    Exit status 1 where one of our numbers, or one stated in FILE, does not come out.
+    Exit status 1 where one of our numbers, or one stated in FILE, does not come out; 2 where a
+    row of FILE is not as it should be, after all others were checked.
     """
     if why and wrong:
         raise SpecError("--why is about one claim", where="--wrong", remedy="one of them")
     checked = _own(file, why, system) if file else _ours(why, system)
-    shown = [one for one in checked if one.is_folklore_wrong or not wrong]
+    shown = [one for one in checked if one.is_folklore_wrong or one.error or not wrong]
     if as_json:
         click.echo(json.dumps({"claims": [as_data(one) for one in shown]}, indent=1))
     elif why:
         _print([line for one in checked for line in explanation(one)])
     else:
         _print(listing(shown, is_own=file is not None))
-    sys.exit(any(one.is_fault or (file and one.is_folklore_wrong) for one in checked))
+    sys.exit(_status(checked, is_own=file is not None))
+
+
+def _status(checked: list[Checked], *, is_own: bool) -> int:
+    """The exit status, once every row that was refused is told."""
+    refused = [one.error for one in checked if one.error]
+    for error in refused:
+        click.echo(f"ridgeline: {error}", err=True)
+    if refused:
+        return 2
+    return int(any(one.is_fault or (is_own and one.is_folklore_wrong) for one in checked))
 
 
 def _ours(why: str | None, system: str | None) -> list[Checked]:
@@ -57,7 +68,12 @@ def _own(file: Path, why: str | None, system: str | None) -> list[Checked]:
     if system:
         raise SpecError("a file's claims have no system", where="--system", remedy="no FILE")
     checked = check_own(file)
-    return [find_own(checked, why)] if why else checked
+    if not why:
+        return checked
+    found = find_own(checked, why)
+    if found.error:
+        raise found.error
+    return [found]
 
 
 def _print(lines: list[Line]) -> None:

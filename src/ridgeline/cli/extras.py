@@ -10,5 +10,5 @@ def needs(module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(
             f"this command needs the part [{extra}] of Ridgeline ({module} is not installed)",
-            remedy=f"pip install 'ridgeline[{extra}]'",
+            remedy=f"pip install 'ridgeline[{extra}]', in a checkout pip install '.[{extra}]'",
         )

@@ -16,7 +16,7 @@ from ridgeline.working.following import following
 from ridgeline.working.lines import Line, plain, styled
 from ridgeline.working.markdown import markdown
 from ridgeline.working.sensitivity import Sensitivity, sensitivity
-from ridgeline.working.text import answer_lines, headline, listing
+from ridgeline.working.text import about_lines, answer_lines, headline, listing, remark_lines
 from ridgeline.working.tornado_text import sensitivity_lines
 from ridgeline.working.why import found as steps_called
 from ridgeline.working.why import why as derivation
@@ -110,7 +110,28 @@ def _command(topic: Topic) -> click.Command:
     def run(**raw: Any) -> None:
         _run(topic, raw)
 
-    return click.Command(topic.name, params=options, callback=run, help=help_text)
+    return _TopicCommand(topic.name, params=options, callback=run, help=help_text)
+
+
+class _TopicCommand(click.Command):
+    """A topic's command; a wrong option and one without a value are refused as all bad input."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Click's, but for the complaint: SpecError with an example of a value."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            near = ", ".join(error.possibilities or ())
+            remedy = near or f"`ridgeline plan {self.name} --help` lists the options"
+            raise SpecError("no such option", where=error.option_name, remedy=remedy) from error
+        except click.BadOptionUsage as error:
+            name = str(error.option_name)
+            topic = find_topic(self.name or "")
+            usual = next(
+                (_default(one) for one in topic.parameters.values() if f"--{one.option}" == name),
+                "its value",
+            )
+            raise SpecError("has no value", where=name, remedy=shlex.join([name, usual])) from error
 
 
 def _option(parameter: Parameter) -> click.Option:
@@ -120,7 +141,11 @@ def _option(parameter: Parameter) -> click.Option:
         told = f"{parameter.doc} One of {', '.join(parameter.options)}. [{parameter.default}]"
     metavar = (parameter.unit or parameter.kind.value).upper() if parameter.is_number else None
     return click.Option(
-        [parameter.name, *names], help=told, metavar=metavar or parameter.kind.upper()
+        [parameter.name, *names],
+        help=told,
+        metavar=metavar or parameter.kind.upper(),
+        multiple=True,  # so that a second one is seen, and refused
+        default=None,
     )
 
 
@@ -132,7 +157,7 @@ def _default(parameter: Parameter) -> str:
 
 def _run(topic: Topic, raw: dict[str, Any]) -> None:
     """Answer, then print in the form that was asked for; exit status 1 where the answer is no."""
-    given = {name: raw[name] for name in topic.parameters if raw[name] is not None}
+    given = _given(topic, raw)
     settings = _settings(raw["settings"])
     _check(raw)
     swept = tornado = None
@@ -160,6 +185,17 @@ def _run(topic: Topic, raw: dict[str, Any]) -> None:
     else:
         _show(asked, swept, tornado, raw)
     sys.exit(0 if asked.answer.ok else 1)
+
+
+def _given(topic: Topic, raw: dict[str, Any]) -> dict[str, str]:
+    """What was given of the topic's parameters; SpecError where one is given twice."""
+    given: dict[str, str] = {}
+    for name, parameter in topic.parameters.items():
+        for one in raw[name] or ():
+            if name in given:
+                raise SpecError("is given twice", where=f"--{parameter.option}", remedy="once")
+            given[name] = one
+    return given
 
 
 def _settings(written: tuple[str, ...]) -> dict[str, str]:
@@ -241,6 +277,8 @@ def _show(asked: Asked, swept: Any, tornado: Sensitivity | None, raw: dict[str, 
         lines = [] if parts else answer_lines(asked, wide, following=following(asked))
     for part in [*parts.values(), *trees]:
         lines += [[], *part] if lines else part
+    if parts and not trees:
+        lines += about_lines(asked, wide) + remark_lines(asked, wide)
     if raw["plot"]:
         lines.append([(f"  drawn: {shlex.quote(str(raw['plot']))}", "dim")])
     _print(lines)

@@ -1,12 +1,12 @@
 """What makes a function a law: names with units, three kinds of numbers, one registry.
 
     @law
-    def decode_step_s(weights_bytes: N, kv_bytes: N, memory_bytes_per_s: N) -> N:
-        \"\"\"One decode step while memory binds: weights and cache are read once.
+    def read_s(read_bytes: N, bytes_per_s: N) -> N:
+        \"\"\"Time to move so many bytes once.
 
-        Source: roofline model, Williams et al. 2009.
+        Source: bytes over bandwidth.
         \"\"\"
-        return (weights_bytes + kv_bytes) / memory_bytes_per_s
+        return read_bytes / bytes_per_s
 
 The last words of a name are its unit (`units.unit_of_name`): on quantities every argument and the
 result are checked against it; on floats and arrays all are in those base units and the function

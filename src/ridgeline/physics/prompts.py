@@ -3,7 +3,7 @@
 from math import inf
 
 from ridgeline.physics.law import law
-from ridgeline.quantity import Number, choose, sqrt
+from ridgeline.quantity import Number, choose, largest, sqrt
 
 
 @law
@@ -82,3 +82,15 @@ def decode_steps(output_tokens: Number, tokens_per_step: Number = 1.0) -> Number
     Source: autoregressive decoding.
     """
     return output_tokens / tokens_per_step
+
+
+@law
+def promised_load_hz(step_s: Number, promised_s: Number, prefill_s: Number) -> Number:
+    """Requests a second on one node up to which prompts leave each step within a promise.
+
+    The inverse of `interfered_s`: step / (1 - ρ) = promise at ρ = 1 - step / promise. None where
+    the step alone takes longer than promised.
+
+    Source: processor sharing; DistServe 2024.
+    """
+    return largest(within=1 - step_s / promised_s, none=0) / prefill_s

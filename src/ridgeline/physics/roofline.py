@@ -43,15 +43,6 @@ def roofline_s(memory_time_s: Number, compute_time_s: Number) -> Number:
     return largest(memory=memory_time_s, compute=compute_time_s)
 
 
-@law
-def decode_step_s(weights_bytes: Number, kv_bytes: Number, memory_bytes_per_s: Number) -> Number:
-    """One decode step while memory binds: all weights and all cached keys are read once.
-
-    Source: roofline model, Williams et al. 2009.
-    """
-    return (weights_bytes + kv_bytes) / memory_bytes_per_s
-
-
 # Intensity: what decides the bound, before any time is known.
 
 

@@ -5,6 +5,7 @@ of the ledger's own formula is never evaluated. Two questions are kept apart: do
 out again within 1 %, and is the usual one right. Where it is not, the reason is told.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ class Verdict(StrEnum):
     NOT_COMPUTED = "not computed"
     #: Our own number does not come out again, or its working fails: a fault of ours.
     FAILED = "not reproduced"
+    #: A row of a user's file that is not as it should be.
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Checked:
 
     `values` are numbers in `unit`, and truths; `off` is how far the stated number is from ours, as
     a share of ours. `why` says what was mixed up, what the number rests on, why nothing was
-    computed, or what failed.
+    computed, or what failed; `error` says why a row of a user's file was refused.
     """
 
     claim: ledger.Claim
@@ -53,6 +56,7 @@ class Checked:
     off: float | None = None
     why: str = ""
     worked: Worked | None = field(default=None, repr=False)
+    error: RidgelineError | None = field(default=None, repr=False)
 
     @property
     def told(self) -> str:
@@ -155,7 +159,10 @@ def _part_in(part: Any, unit: str, where: str) -> float:
         problem = f"is {told}, not in {unit or 'no unit'}"
         raise SpecError(problem, where=where, remedy="another unit, or another working")
     bare = part.value if isinstance(part, Quantity) else part
-    return float(bare) / known.factor / scale
+    told_in = float(bare) / known.factor / scale
+    if not math.isfinite(told_in):
+        raise SpecError(f"is too large in {symbol}", where=where, remedy="a larger unit")
+    return told_in
 
 
 _LETTERS = {"k": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}

@@ -18,6 +18,7 @@ _STYLES = {
     Verdict.OFF: "yellow",
     Verdict.WRONG: "yellow",
     Verdict.FAILED: "bold red",
+    Verdict.REFUSED: "bold red",
     Verdict.NOT_COMPUTED: "dim",
 }
 
@@ -36,19 +37,20 @@ def listing(checked: Sequence[Checked], *, is_own: bool) -> list[Line]:
 
 
 def _entry(one: Checked) -> list[Line]:
-    stated = "" if one.claim.stated in _UNSTATED else f"stated: {one.claim.stated}"
-    value = one.value or "-"
+    is_told = one.claim.stated not in _UNSTATED and not one.error
+    stated = f"stated: {one.claim.stated}" if is_told else ""
+    value = one.value or ("" if one.error else "-")
     fits = len(_INDENT) + _VERDICT + max(len(value), _VALUE) + len(stated) + 3 <= WIDTH
     beside = f"{value:<{_VALUE}}  {stated}" if fits else value
     told = f"{one.told} *" if one.is_assuming and not one.is_folklore_wrong else one.told
     first: Line = [
-        (f"{one.claim.id:<{len(_INDENT)}}", ""),
+        (f"{one.claim.id:<{len(_INDENT) - 1}} ", ""),
         (f"{told:<{_VERDICT}} ", _STYLES[one.verdict]),
         (beside.rstrip(), ""),
     ]
     lines = [first, *([] if fits else wrapped(stated, WIDTH, _INDENT))]
     lines += wrapped(one.claim.claim, WIDTH, _INDENT)
-    if one.why:
+    if one.why and not one.error:  # the error stands below all of them
         lines += [line for text in reasons(one) for line in wrapped(text, WIDTH, f"{_INDENT}  ")]
     return lines
 
@@ -78,6 +80,8 @@ def summary(checked: Sequence[Checked], *, is_own: bool) -> list[Line]:
     ]
     if found[Verdict.FAILED]:
         counts.append(f"{found[Verdict.FAILED]} of ours NOT reproduced")
+    if found[Verdict.REFUSED]:
+        counts.append(f"{found[Verdict.REFUSED]} REFUSED")
     asked = "'line 2'" if is_own else "C196"
     rest = "--wrong | --json" if is_own else "--wrong | --system S100 | --json"
     return [

@@ -1,6 +1,6 @@
 """The small language of workings: Python's expressions, over the catalog, laws and topics.
 
-    decode_step_s(model("llama-3.1-70b").weights_bytes("bf16"), 0, accelerator("h100-sxm")
+    read_s(model("llama-3.1-70b").weights_bytes("bf16"), accelerator("h100-sxm")
         .memory_bytes_per_s) / 8
     sum(turn for turn in range(1, 11)) / 10
     largest(read=q("5 ms"), arithmetic=topic("ttft", {"prompt": "8k"})["prefill_s"])
@@ -12,6 +12,7 @@ cannot be computed, is a SpecError. The result keeps its derivation.
 """
 
 import ast
+import inspect
 import math
 import operator
 import re
@@ -310,14 +311,34 @@ class _Walker:
         named = {one.arg: self.visit(one.value) for one in node.keywords if one.arg}
         if len(named) < len(node.keywords):
             raise self.wrong("** is not part of this language")
+        self._check_arguments(node.func, function, arguments, named)
         return function(*arguments, **named)
+
+    def _check_arguments(
+        self, called: ast.expr, function: Callable[..., Value], *given: Any
+    ) -> None:
+        """SpecError that names the argument which is missing, unknown or too much."""
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # of Python's own, written in C
+            return
+        arguments, named = given
+        try:
+            signature.bind(*arguments, **named)
+        except TypeError as error:
+            name = ast.unparse(called) if isinstance(called, ast.Name) else f".{called.attr}"  # type: ignore[attr-defined]
+            parameters = ", ".join(
+                one.name if one.default is one.empty else f"{one.name}={one.default}"
+                for one in signature.parameters.values()
+            )
+            raise self.wrong(f"{name}: {error}", f"{name}({parameters})") from error
 
     def _function(self, node: ast.expr) -> Callable[..., Value]:
         if isinstance(node, ast.Attribute):
             method = self._attribute(node)
             if not callable(method):
                 raise self.wrong(f"{node.attr} takes no arguments", "without ()")
-            return lambda *args, **named: method(*args, **named)
+            return method  # type: ignore[no-any-return]
         if not isinstance(node, ast.Name):
             raise self.wrong("only names can be called")
         counted: dict[str, Callable[..., Value]] = {

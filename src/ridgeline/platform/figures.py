@@ -2,8 +2,10 @@
 
 A figure is what can be compared with a computed value: a truth, the numbers in the order in which
 they stand, and the sign before the first (`>2x`, `<=0.10`, `~10x`). Words are kept and not judged.
+A number beyond all bounds (`1e400`) is infinite here, and near to nothing.
 """
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -45,7 +47,7 @@ def figure(text: str) -> Figure:
         written = match["number"]
         if not numbers:
             sign = _SIGNS.get(match["sign"] or "", match["sign"] or "")
-        power = 10.0 ** float((match["power"] or "e0")[1:])
+        power = float(f"1{match['power'] or 'e0'}")
         numbers.append(float(written.replace(",", "")))
         places.append(10.0 ** -max(len(match["digits"] or ".") - 1, 0) * power)
     return Figure(truth, sign, tuple(numbers), tuple(places), text.strip())
@@ -53,6 +55,8 @@ def figure(text: str) -> Figure:
 
 def is_near(ours: float, theirs: float, tolerance: float) -> bool:
     """Whether two numbers are the same within a share of the second."""
+    if not math.isfinite(theirs):
+        return False
     return abs(ours - theirs) <= max(tolerance * abs(theirs), ROUNDING)
 
 

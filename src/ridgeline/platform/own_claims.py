@@ -5,11 +5,12 @@
     H100 batch where decode turns compute-bound,accelerator(...) ...,,~300
 
 `stated` is a number with or without its unit, `true` or `false`, or a bound (`>2`, `<=0.1`);
-`tolerance` is a share (`0.05`, `5 %`), 1 % where there is none. Whatever is wrong with the file
-is a SpecError that names its line.
+`tolerance` is a share (`0.05`, `5 %`), 1 % where there is none. Whatever is wrong with the table
+is a SpecError that names its line; a row that is wrong is refused, and the others are judged.
 """
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,8 +29,11 @@ _EXAMPLE = "the header `claim,working,unit,stated[,tolerance]`"
 
 
 def check_own(path: Path) -> list[Checked]:
-    """The verdict on each claim of a file; SpecError where the file is not as it should be."""
-    return [_judged(path, line, row) for line, row in _rows(path)]
+    """The verdict on each claim of a file; SpecError where it is no table of claims.
+
+    A row that is not as it should be is REFUSED, with its error.
+    """
+    return [_judged_or_refused(path, line, row) for line, row in _rows(path)]
 
 
 def find_own(checked: list[Checked], name: str) -> Checked:
@@ -59,12 +63,14 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     if not rows:
         raise SpecError("has no claims", where=str(path), remedy=f"a line under {_EXAMPLE}")
     for line, row in rows:
-        if "" in row:
-            remedy = "quote a cell that holds a comma"
-            raise SpecError("has too many cells", where=f"{path}, line {line}", remedy=remedy)
-        told = {key: (value or "").strip() for key, value in row.items()}
+        told = {key.strip(): _told(value) for key, value in row.items()}
         if any(told.values()):
             yield line, told
+
+
+def _told(cell: str | list[str] | None) -> str:
+    """A cell, or all that stand beyond the header."""
+    return (",".join(cell) or "," if isinstance(cell, list) else cell or "").strip()
 
 
 def _check_header(path: Path, columns: Iterable[str]) -> None:
@@ -73,6 +79,9 @@ def _check_header(path: Path, columns: Iterable[str]) -> None:
     unknown = [name for name in names if name not in (*_NEEDED, *_WORKING, *_MAY)]
     if unknown:
         raise SpecError(f'unknown column "{unknown[0]}"', where=where, remedy=_EXAMPLE)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise SpecError(f'the column "{twice}" is there twice', where=where, remedy=_EXAMPLE)
     workings = [name for name in names if name in _WORKING]
     missing = [name for name in _NEEDED if name not in names]
     if missing or len(workings) != 1:
@@ -80,18 +89,15 @@ def _check_header(path: Path, columns: Iterable[str]) -> None:
         raise SpecError(problem, where=where, remedy=_EXAMPLE)
 
 
-def _judged(path: Path, line: int, row: dict[str, str]) -> Checked:
-    where = f"{path}, line {line}"
-    text = row.get("working") or row.get("formula") or ""
-    if not text or not row["claim"]:
-        field = "claim" if not row["claim"] else "working"
-        raise SpecError("is empty", where=f"{where}, {field}", remedy=_EXAMPLE)
-    worked = evaluate(text, where=f"{where}, working")
-    values = in_unit(worked, row["unit"], f"{where}, working")
-    stated = _stated(row["stated"], row["unit"], f"{where}, stated")
-    tolerance = _tolerance(row.get("tolerance", ""), f"{where}, tolerance")
-    verdict, off = _verdict(values, stated, tolerance, f"{where}, stated")
-    claim = Claim(
+def _judged_or_refused(path: Path, line: int, row: dict[str, str]) -> Checked:
+    try:
+        return _judged(path, line, row)
+    except RidgelineError as error:
+        return Checked(_claim(line, row), Verdict.REFUSED, why=str(error), error=error)
+
+
+def _claim(line: int, row: dict[str, str]) -> Claim:
+    return Claim(
         id=row.get("id") or f"line {line}",
         system="",
         claim=row["claim"],
@@ -102,6 +108,23 @@ def _judged(path: Path, line: int, row: dict[str, str]) -> Checked:
         verdict="",
         note=row.get("note", ""),
     )
+
+
+def _judged(path: Path, line: int, row: dict[str, str]) -> Checked:
+    where = f"{path}, line {line}"
+    if "" in row:
+        remedy = "quote a cell that holds a comma"
+        raise SpecError("has too many cells", where=where, remedy=remedy)
+    text = row.get("working") or row.get("formula") or ""
+    if not text or not row["claim"]:
+        field = "claim" if not row["claim"] else "working"
+        raise SpecError("is empty", where=f"{where}, {field}", remedy=_EXAMPLE)
+    worked = evaluate(text, where=f"{where}, working")
+    values = in_unit(worked, row["unit"], f"{where}, working")
+    stated = _stated(row["stated"], row["unit"], f"{where}, stated")
+    tolerance = _tolerance(row.get("tolerance", ""), f"{where}, tolerance")
+    verdict, off = _verdict(values, stated, tolerance, f"{where}, stated")
+    claim = _claim(line, row)
     working = Working(claim.id, text, row["unit"], where)
     return Checked(claim, verdict, working, values, row["unit"], off, worked=worked)
 
@@ -111,6 +134,7 @@ def _stated(text: str, unit: str, where: str) -> Figure:
     told = figure(text)
     if text and told.is_empty:
         raise SpecError(f'"{text}" is no number', where=where, remedy="a number, true or false")
+    _check_finite(told, where)
     match = _STATED.fullmatch(text)
     if match is None or told.truth is not None or not match[3]:
         return told
@@ -121,7 +145,14 @@ def _stated(text: str, unit: str, where: str) -> Figure:
         remedy = f"the number in {unit}" if unit else "a plain number"
         raise SpecError(error.problem, where=where, remedy=error.remedy or remedy) from error
     numbers = (value / wanted.factor,)
-    return Figure(None, told.sign, numbers, told.places[:1], text)
+    return _check_finite(Figure(None, told.sign, numbers, told.places[:1], text), where)
+
+
+def _check_finite(told: Figure, where: str) -> Figure:
+    if not all(math.isfinite(one) for one in told.numbers):
+        short = told.text if len(told.text) <= 20 else f"{told.text[:17]}..."
+        raise SpecError(f'"{short}" is too large', where=where, remedy="a number below 1e308")
+    return told
 
 
 #: A sign, a number, a unit.
@@ -154,4 +185,5 @@ def _verdict(
         return (Verdict.REPRODUCED if first == stated.truth else Verdict.WRONG), None
     if agrees(first, stated, tolerance):
         return Verdict.REPRODUCED, None
-    return Verdict.OFF, stated.numbers[0] / first - 1 if first else None
+    off = stated.numbers[0] / first - 1 if first else math.inf
+    return Verdict.OFF, off if math.isfinite(off) else None

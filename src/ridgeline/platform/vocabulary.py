@@ -98,6 +98,7 @@ def _with_units(name: str) -> Callable[..., Value]:
         bound = signature.bind(*args, **kwargs).arguments
         return function(**{key: _typed(key, bound[key], law.parameters[key]) for key in bound})
 
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 

@@ -28,10 +28,12 @@ def as_data(asked: Asked) -> dict[str, Any]:
         "topic": asked.topic.name,
         "subject": asked.topic.subject,
         "says": said(asked),
+        "about": asked.about,
         "ok": answer.ok,
         "values": {name: _value(q) | {"node": ids[id(q)]} for name, q in answer.values.items()},
         "table": [{key: _cell(cell) for key, cell in row.items()} for row in answer.table],
         "notes": list(answer.notes),
+        "remarks": list(asked.remarks),
         "does_not_matter": unused(asked),
         "inputs": {
             name: _input(asked, parameter) for name, parameter in asked.topic.parameters.items()
@@ -108,6 +110,7 @@ def sensitivity_data(found: Sensitivity) -> dict[str, Any]:
         "now": measure(found.value),
         "swings": [_swing(one) for one in found.swings],
         "nothing_moves_with": found.still,
+        "not_moved": found.fixed,
     }
 
 

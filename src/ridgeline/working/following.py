@@ -1,5 +1,6 @@
 """What can be asked next of an answer: options that work on it, not options in general."""
 
+import math
 import shlex
 from typing import Any
 
@@ -31,6 +32,8 @@ def _sweep(asked: Asked) -> list[str]:
         now = asked.inputs[one.name]
         low = max(float(now.value) / _WIDE, one.least)
         high = min(float(now.value) * _WIDE, one.most)
+        if not low < high < math.inf:
+            continue
         text = _span(one, low, high, now.unit)
         if low < high and _works(asked, {one.name: now.but(value=high, op="", args=())}):
             return [f"--sweep {shlex.quote(f'{one.option}={text}')}"]

@@ -56,12 +56,28 @@ def _infix(term: Quantity, deep: int) -> tuple[str, int]:
     if term.op == "-" and not isinstance(left, Quantity) and left == 0:
         return f"-{_inside(right, rank + 1, deep)}", rank
     if term.op in ("+", "*"):
-        terms = [_inside(one, rank, deep) for one in _chain(term)]
+        told = [one for one in _chain(term) if not _is_idle(one, term.op)] or _chain(term)[-1:]
+        if len(told) == 1:
+            return _written(told[0], deep + 1)
+        terms = [_inside(one, rank, deep) for one in told]
         return _elided(terms, f" {_SIGN.get(term.op, term.op)} "), rank
+    if _is_idle(right, term.op):
+        return _written(left, deep + 1)
     strict = rank + (term.op in ("-", "/"))
     sign = _SIGN.get(term.op, term.op)
     gap = "" if term.op == "**" else " "
     return f"{_inside(left, rank, deep)}{gap}{sign}{gap}{_inside(right, strict, deep)}", rank
+
+
+def _is_idle(term: Any, op: str) -> bool:
+    """Whether an operand changes nothing and has no name to tell: `× 1`, `+ 0`."""
+    if isinstance(term, Quantity):
+        if term.name or term.op or term.dimension or term.unit.factor != 1:
+            return False
+        term = term.value
+    if getattr(term, "ndim", 0) > 0:
+        return False
+    return bool(term == (0 if op in ("+", "-") else 1))
 
 
 def _chain(term: Quantity) -> list[Any]:

@@ -15,12 +15,13 @@ def markdown(asked: Asked, more: Mapping[str, Sequence[Line]] | None = None) -> 
 
     `more` has further parts (a sweep, a tornado) by their titles.
     """
-    parts = [f"# {asked.topic.name}", f"**{said(asked)}**", asked.topic.summary]
+    parts = [f"# {asked.topic.name}", f"**{said(asked)}**", asked.about, asked.topic.summary]
     parts.append(_table(("value", "", "formula"), _values(asked)))
     if rows := asked.answer.table:
         head = list(dict.fromkeys(key for row in rows for key in row))
         parts.append(_table(head, [[worded(row.get(key, "")) for key in head] for row in rows]))
-    parts.append("\n".join(f"- {note}" for note in (*asked.answer.notes, *unused(asked))))
+    notes = (*asked.answer.notes, *asked.remarks, *unused(asked))
+    parts.append("\n".join(f"- {note}" for note in notes))
     parts += ["## Inputs", _table(("input", "value", "from"), _inputs(asked))]
     for title, lines in (more or {}).items():
         parts += [f"## {title}", _code(plain(lines))]

@@ -4,6 +4,7 @@ The question is asked again with other values of each thing that was given; wher
 that is said, with the branch that binds instead where there is one.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,11 +29,22 @@ def unused(asked: Asked) -> list[str]:
     return [one for one in told if one]
 
 
-def results(asked: Asked) -> tuple[Any, ...]:
-    """All that an answer says in numbers and words, to be compared with another's."""
+def results(asked: Asked, apart: str = "") -> tuple[Any, ...]:
+    """All that an answer says in numbers and words, to be compared with another's.
+
+    A value called `apart` is left out: that a number is itself is no result.
+    """
     answer = asked.answer
-    rows = tuple(tuple(_bare(cell) for cell in row.values()) for row in answer.table)
-    return (*(_bare(value) for value in answer.values.values()), rows, answer.notes, answer.ok)
+    rows = tuple(
+        tuple(_bare(cell) for cell in row.values() if not _is_apart(cell, apart))
+        for row in answer.table
+    )
+    values = (one for one in answer.values.values() if not _is_apart(one, apart))
+    return (*(_bare(value) for value in values), rows, answer.notes, answer.ok)
+
+
+def _is_apart(cell: Any, apart: str) -> bool:
+    return bool(apart) and isinstance(cell, Quantity) and cell.name == apart
 
 
 def _bare(cell: Any) -> Any:
@@ -69,14 +81,18 @@ def _override(asked: Asked, name: str) -> str:
     steps = asked.find(name)
     if not steps:
         return _sentence(name, "the answer does not use it")
-    return _number(asked, steps[0], [float(steps[0].value) * factor for factor in _FACTORS])
+    now = steps[0]
+    if now.name and now.name == next(iter(asked.answer.values.values())).name:
+        return ""  # the headline itself was set
+    others = [float(now.value) * factor for factor in _FACTORS]
+    return _number(asked, now, others, apart=now.name)
 
 
-def _number(asked: Asked, now: Quantity, others: list[float]) -> str:
+def _number(asked: Asked, now: Quantity, others: list[float], apart: str = "") -> str:
     """What is to be said of a number: nothing where a tenth more or less changes a result."""
     is_known_nearby = False
     for value, is_near in zip(others, _IS_NEAR, strict=True):
-        differs = None if value == now.value else _differs(asked, {}, {now.name: value})
+        differs = None if value == now.value else _differs(asked, {}, {now.name: value}, apart)
         if differs and (is_near or not is_known_nearby):
             return ""
         if differs:
@@ -87,12 +103,17 @@ def _number(asked: Asked, now: Quantity, others: list[float]) -> str:
         return _sentence(short(now.name), "the answer does not use it")
     if not binds:
         return _sentence(short(now.name), _losing(asked, now.name))
+    if any(_is_apart(one, apart) for one in asked.answer.values.values()):
+        return _sentence(short(now.name), "it is printed, and nothing else follows from it")
     ends = [show(now.but(value=end)) for end in (min(others), max(others))]
     return _sentence(short(now.name), f"nothing changes between {ends[0]} and {ends[1]}")
 
 
 def _differs(
-    asked: Asked, given: dict[str, Any], numbers: dict[str, float] | None = None
+    asked: Asked,
+    given: dict[str, Any],
+    numbers: dict[str, float] | None = None,
+    apart: str = "",
 ) -> bool | None:
     """Whether a result differs with other values; None where the topic refuses them."""
     steps = {name: _setting(value) for name, value in (numbers or {}).items()}
@@ -100,7 +121,7 @@ def _differs(
         other = ask(asked.topic.name, {**asked.given, **given}, {**asked.overrides, **steps})
     except RidgelineError:
         return None
-    return results(other) != results(asked)
+    return results(other, apart) != results(asked, apart)
 
 
 def _setting(value: float) -> Override:
@@ -127,7 +148,7 @@ def _others(asked: Asked, parameter: Parameter) -> Iterator[dict[str, Any]]:
 def _varied(parameter: Parameter, value: float, factor: float) -> float:
     """Another value of a number within its bounds; a count stays whole and moves by one or more."""
     other = value * factor if value else factor - 1
-    if parameter.kind is Kind.COUNT:
+    if parameter.kind is Kind.COUNT and math.isfinite(other):
         other = round(other) if abs(other - value) >= 1 else value + (1 if factor > 1 else -1)
     return min(max(other, parameter.least), parameter.most)
 

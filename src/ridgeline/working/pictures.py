@@ -1,9 +1,12 @@
 """What all pictures share: where they may go, their frame, their axes with units.
 
-SVG or PNG through matplotlib (extra `bench`), which is imported only when a picture is drawn.
+SVG or PNG through matplotlib (extra `plot`), which is imported only when a picture is drawn.
 """
 
 import importlib.util
+import io
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,9 @@ def check_place(path: Path) -> None:
     """Complain before the work and not after it. Raises SpecError and MissingExtraError."""
     if path.suffix not in _SUFFIXES:
         raise SpecError(
-            f"{path} is neither an .svg nor a .png file",
+            f'"{path}" is neither an .svg nor a .png file',
             where="--plot",
-            remedy=str(path.with_suffix(".svg")),
+            remedy=str(path.with_suffix(".svg")) if path.name else "answer.svg",
         )
     if not path.parent.is_dir():
         raise SpecError(
@@ -32,7 +35,7 @@ def check_place(path: Path) -> None:
         raise MissingExtraError(
             "pictures need matplotlib, which is not installed",
             where="--plot",
-            remedy="pip install 'ridgeline[bench]'",
+            remedy="pip install 'ridgeline[plot]', in a checkout pip install '.[plot]'",
         )
 
 
@@ -84,4 +87,28 @@ def save(figure: Any, axes: Any, title: str, path: Path) -> None:
     axes.set_title(title, color=INK, fontsize=11, loc="left")
     metadata = {"Date": None} if path.suffix == ".svg" else {}
     with mpl.rc_context({"svg.hashsalt": "ridgeline", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata=metadata)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=path.suffix.removeprefix("."), metadata=metadata)
+    write_whole(path, drawn.getvalue())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The whole file or none of it: written beside its place first, then moved there.
+
+    Raises SpecError where that cannot be; what was there before is then as it was.
+    """
+    beside_it = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside_it.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside_it.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside_it.unlink(missing_ok=True)
+        raise SpecError(
+            f"{path} cannot be written ({error.strerror or error})",
+            where="--plot",
+            remedy="a folder that can be written, with room",
+        ) from error

@@ -33,8 +33,13 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        """What to know beside the numbers, and what was given and does not matter."""
-        return [*self.asked.answer.notes, *unused(self.asked)]
+        """What to know beside the numbers, and what is odd or does not matter of what was given."""
+        return [*self.asked.answer.notes, *self.asked.remarks, *unused(self.asked)]
+
+    @property
+    def about(self) -> str:
+        """Which model and accelerator it is about, by their full names."""
+        return self.asked.about
 
     def __getitem__(self, name: str) -> Quantity:
         """A value of the answer, or any step of its derivation; SpecError names the nearest."""

@@ -232,6 +232,11 @@ def _with(base: Asked, target: Target, point: Any) -> Asked:
     return ask(topic, {**base.given, target.name: number}, kept)
 
 
+def ask_at(found: Sweep, point: Any) -> Asked:
+    """The question of a sweep at one more point."""
+    return _with(found.asked, found.target, point)
+
+
 def _setting(point: Any) -> Callable[[Quantity], Quantity]:
     return lambda was: replaced(was, point)
 
@@ -347,5 +352,5 @@ def _changes(binds: list[dict[str, str]], refused: Mapping[int, str]) -> dict[in
 
 
 def told(owner: str, label: str) -> str:
-    """One thing that binds: `memory (decode_step_s)`."""
+    """One thing that binds: `memory (roofline_s)`."""
     return f"{label} ({short(owner)})" if owner else label

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from ridgeline.quantity import Quantity
 from ridgeline.show import show, unit_for
 from ridgeline.units import Unit
+from ridgeline.working.edges import edge
 from ridgeline.working.formula import short
 from ridgeline.working.pictures import (
     BLUE,
@@ -61,10 +62,10 @@ def _curve(axes: Any, found: Sweep, column: Column) -> None:
     axes.yaxis.set_major_formatter(plain_number)
     axes.set_xlim(*_ends(x, from_zero=bool(found.versus)))
     _from_zero(axes, y)
-    axes.set_xlabel(axis(x_name, x_unit))
+    axes.set_xlabel(axis(x_name, x_unit) + (" (log)" if is_log else ""))
     axes.set_ylabel(axis(found.headline, y_unit))
     if not found.versus:
-        _grounds(axes, found, x, is_log=is_log)
+        _grounds(axes, found, x, x_unit, is_log=is_log)
     else:
         _name_points(axes, found, x, y)
     _objective(axes, found, x, y, y_unit)
@@ -98,12 +99,12 @@ def _from_zero(axes: Any, y: Vector) -> None:
         axes.set_ylim(bottom, top)
 
 
-def _grounds(axes: Any, found: Sweep, x: Vector, *, is_log: bool) -> None:
+def _grounds(axes: Any, found: Sweep, x: Vector, unit: Unit, *, is_log: bool) -> None:
     """Shaded stretches in which the same binds, each with its name."""
     starts = [0, *found.changes]
     if len(starts) == 1 or len(starts) > _MOST_GROUNDS:
         return
-    edges = [x[0], *((x[i] + x[i - 1]) / 2 for i in starts[1:]), x[-1]]
+    edges = [x[0], *(edge(found, i) / unit.factor for i in starts[1:]), x[-1]]
     for index, start in enumerate(starts):
         left, right = edges[index], edges[index + 1]
         axes.axvspan(left, right, color=GROUNDS[index % len(GROUNDS)], zorder=0, linewidth=0)
@@ -126,6 +127,8 @@ def _before(found: Sweep, starts: list[int]) -> str:
 
 def _name_ground(axes: Any, name: str, middle: float, room: float) -> None:
     label, _, owner = name.partition(" (")
+    if label.startswith("not "):
+        label = f"unless {label.removeprefix('not ')}"
     letters = max(3, int(room / _WIDE_LETTER))
     text = label if len(label) <= letters else f"{label[: letters - 1]}…"
     owner = owner.removesuffix(")")
@@ -175,6 +178,8 @@ def _objective(axes: Any, found: Sweep, x: Vector, y: Vector, unit: Unit) -> Non
         axes.axvspan(x[slo.last], axes.get_xlim()[1], color=RED, alpha=0.06, zorder=0, linewidth=0)
     axes.plot([x[slo.last]], [y[slo.last]], "D", color=RED, markersize=7, zorder=4)
     told = f"within the objective up to\n{found.point(slo.last)}"
+    if slo.last == found.knee.index:
+        return  # the knee's label says so
     rising = bool(y[np.isfinite(y)][0] < y[np.isfinite(y)][-1])
     beside(axes, (x[slo.last], y[slo.last]), told, is_rising=rising)
 
@@ -187,6 +192,8 @@ def _marks(axes: Any, found: Sweep, x: Vector, y: Vector) -> None:
         axes.axvline(x[index], color=GREY, linestyle="--", linewidth=1, zorder=1)
         axes.plot([x[index]], [y[index]], "o", color=ORANGE, markersize=8, zorder=4)
         text = f"{word}: {found.point(index)}\n{show(found.columns[found.headline].at(index))}"
+        if found.slo is not None and found.slo.last == index:
+            text += "\nlast within the objective"
         ends = y[np.isfinite(y)][[0, -1]]
         beside(axes, (x[index], y[index]), text, is_rising=bool(ends[0] < ends[1]))
 

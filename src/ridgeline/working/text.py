@@ -45,6 +45,7 @@ def answer_lines(asked: Asked, width: int = WIDTH, *, following: str = "") -> li
         lines += [[], *table_lines(asked.answer.table, width), []]
     notes = [*asked.answer.notes]
     lines += [line for note in notes for line in wrapped(note, width, "  ", first="")]
+    lines += remark_lines(asked, width)
     for told in unused(asked):
         lines += wrapped(told, width, "  ", "yellow", first="")
     if lines[-1] == []:
@@ -55,8 +56,18 @@ def answer_lines(asked: Asked, width: int = WIDTH, *, following: str = "") -> li
 
 
 def headline(asked: Asked, width: int = WIDTH) -> list[Line]:
-    """The sentence alone."""
-    return wrapped(said(asked), width, "  ", "bold", first="")
+    """The sentence, and which model and accelerator it is about."""
+    return wrapped(said(asked), width, "  ", "bold", first="") + about_lines(asked, width)
+
+
+def about_lines(asked: Asked, width: int) -> list[Line]:
+    """`Llama 3.1 70B on H100 SXM5 80 GB`: what was taken for the names that were given."""
+    return wrapped(asked.about, width, "    ", "dim", first="  ") if asked.about else []
+
+
+def remark_lines(asked: Asked, width: int) -> list[Line]:
+    """What is to be said of what was given."""
+    return [line for one in asked.remarks for line in wrapped(one, width, "  ", "yellow", first="")]
 
 
 def _values(asked: Asked, width: int) -> list[Line]:

@@ -33,6 +33,11 @@ def sensitivity_lines(found: Sensitivity, width: int = WIDTH) -> list[Line]:
     if found.still:
         names = ", ".join(short(name) for name in found.still)
         lines += wrapped(f"Nothing moves with {names}.", width, style="dim")
+    if found.fixed:
+        names = ", ".join(dict.fromkeys(short(name) for name in found.fixed))
+        lines += wrapped(
+            f"Not moved, for they count parts or follow from them: {names}.", width, style="dim"
+        )
     return lines
 
 

@@ -195,3 +195,16 @@ def test_a_switch_of_the_catalog_has_its_ports_at_the_endpoints_rate():
 
 def test_every_switch_of_the_catalog_can_be_asked_for():
     assert {part.id for part in parts() if part.kind == "switch"} == set(SWITCHES)
+
+
+def test_a_third_tier_points_to_the_plan_that_compares_it_and_two_tiers_do_not():
+    def pointed(**given):
+        return [note for note in ask("clos", given).answer.notes if "fabric-tiers" in note]
+
+    [note] = pointed(endpoints=10_240, radix=64)
+    words = note.split("ridgeline plan fabric-tiers ")[1].split()
+    asked = ask("fabric-tiers", {words[0][2:]: words[1], words[2][2:]: words[3]})
+    assert asked.inputs["endpoints"].value == 10_240
+    assert asked.answer.values["tiers"].value == 3
+    assert not pointed(endpoints=2048, radix=64)
+    assert pointed(endpoints=2049, radix=64)

@@ -74,7 +74,12 @@ def test_a_month_late_costs_10000_gpus_18_3_million():
 
 
 def test_a_slip_within_slack_costs_nothing_and_beyond_it_only_the_rest():
-    answer = deploy("power:60d; hall:50d; on:1d<power,hall", gpus="100", slip_s="15 day")
+    answer = deploy(
+        "power:60d; hall:50d; on:1d<power,hall",
+        gpus="100",
+        slip_s="15 day",
+        price_usd_per_s="2.5 USD/h",
+    )
     costs = {row["task"]: row["cost of slip"].value for row in answer.table}
     a_day = 100 * 2.5 * 24
     assert costs == pytest.approx({"power": 15 * a_day, "hall": 5 * a_day, "on": 15 * a_day})

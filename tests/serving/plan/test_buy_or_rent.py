@@ -48,8 +48,9 @@ def test_resale_and_rent_swing_the_break_even_and_energy_hardly_does():
 
 
 def test_at_the_break_even_utilisation_an_owned_hour_costs_the_rent():
-    even = ask("buy-or-rent", LEDGER).answer.values["break_even"].value
-    values = ask("buy-or-rent", LEDGER | {"utilisation": str(even)}).answer.values
+    rented = LEDGER | {"rent": "2.60 USD/h"}
+    even = ask("buy-or-rent", rented).answer.values["break_even"].value
+    values = ask("buy-or-rent", rented | {"utilisation": str(even)}).answer.values
     assert values["owned_price_at_use"].to("USD/h") == pytest.approx(2.60)
 
 

@@ -68,3 +68,46 @@ def test_a_stream_is_as_slow_as_its_slowest_hop():
     given = ROW | {"source": "object-store", "is_streamed": "yes"}
     values = ask("cold-start", given, LEDGER).answer.values
     assert values["load_s"].value == pytest.approx(141.2, rel=0.001)
+
+
+def test_a_direct_stream_passes_no_disk_and_takes_its_slower_end():
+    # The disk is slower than the store here: whoever goes past it does not wait for it.
+    given = ROW | {"source": "object-store", "store_bytes_per_s": "20GB/s"}
+    direct = ask("cold-start", given | {"is_direct": "yes"}, LEDGER).answer
+    assert direct.values["load_s"].value == pytest.approx(141.2 / 20, rel=0.001)
+    assert "disk" not in direct.notes[0]
+    overlapped = ask("cold-start", given | {"is_streamed": "yes"}, LEDGER).answer.values
+    assert overlapped["load_s"].value == pytest.approx(141.2 / 7, rel=0.001)
+
+
+def test_what_a_direct_stream_saves_is_told_among_the_fixes_and_is_what_the_start_is_shorter():
+    for parallel in ("no", "yes"):
+        for source in ("object-store", "disk", "host"):
+            given = ROW | {"source": source, "is_parallel": parallel}
+            copied, direct = (
+                ask("cold-start", given | {"is_direct": choice}, LEDGER).answer
+                for choice in ("no", "yes")
+            )
+            saved = copied.values["start_s"].value - direct.values["start_s"].value
+            assert copied.values["direct_saves_s"].value == pytest.approx(saved, abs=1e-9)
+            assert direct.values["direct_saves_s"].value == 0
+            assert "straight to device memory" in copied.notes[1]
+
+
+def test_a_source_nearer_shortens_a_direct_stream_by_what_is_told():
+    given = ROW | {"is_direct": "yes"}
+    far, near = (
+        ask("cold-start", given | {"source": source}, LEDGER).answer
+        for source in ("object-store", "disk")
+    )
+    saved = far.values["start_s"].value - near.values["start_s"].value
+    assert far.table[1]["saves"].value == pytest.approx(saved)
+
+
+def test_past_a_slow_disk_a_direct_stream_is_the_first_thing_to_fix():
+    given = ROW | {
+        "source": "object-store",
+        "store_bytes_per_s": "20GB/s",
+        "disk_bytes_per_s": "1GB/s",
+    }
+    assert "Fix first: stream the weights" in ask("cold-start", given, LEDGER).answer.says

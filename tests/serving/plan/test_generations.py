@@ -36,8 +36,11 @@ def test_blackwell_has_2_27_times_the_compute_and_2_39_of_the_bandwidth_as_annou
 
 
 def test_a_step_reads_only_the_experts_that_its_tokens_visit():
-    """By hand: 671e9 x 4.5 bits less 58 layers of experts that nobody of 32 visits."""
-    routed = 58 * 256 * 3 * 7168 * 2048
+    """By hand: 671e9 x 4.5 bits less 58 layers of experts that nobody of 32 visits.
+
+    The round 671e9 is the same shape in another size than the row's 671,026,419,200.
+    """
+    routed = 58 * 256 * 3 * 7168 * 2048 * 671e9 / 671_026_419_200
     idle = (1 - 8 / 256) ** 32
     read = (671e9 - routed * idle) * 4.5 / 8
     assert value("read_s", {"batch": "32"}) == pytest.approx(read / (4 * 7.7e12), rel=1e-9)

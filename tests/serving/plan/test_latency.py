@@ -2,7 +2,7 @@
 
 import pytest
 
-from ridgeline.errors import CatalogError
+from ridgeline.errors import CatalogError, SpecError
 from ridgeline.platform.plan import topics
 from ridgeline.topics import ask
 
@@ -32,6 +32,20 @@ def test_engines_differ_by_what_was_fitted_to_them():
     assert any("dense/vllm" in note for note in notes)
 
 
+def test_half_of_what_was_measured_lies_between_low_and_high():
+    found = values(engine="vllm")
+    error = ask("step-time", H100 | {"engine": "vllm"}).find("median_error")[0].value
+    assert 0.02 < error < 0.2
+    assert found["tpot_low_s"].value * (1 + error) == pytest.approx(found["tpot_s"].value)
+    assert found["tpot_high_s"].value * (1 - error) == pytest.approx(found["tpot_s"].value)
+
+
+def test_the_roofline_is_a_bound_without_an_interval():
+    bound, fitted = values(engine="roofline"), values()
+    assert bound["tpot_s"].value < fitted["tpot_low_s"].value
+    assert "tpot_low_s" not in bound
+
+
 def test_weights_in_a_type_that_the_device_cannot_multiply_are_widened():
     wide = ask("step-time", H100 | {"dtype": "nvfp4"})
     assert wide.find("bf16_flop_per_s")
@@ -47,3 +61,12 @@ def test_tokens_of_a_mixture_wait_for_the_experts_that_they_visit():
 def test_a_device_without_a_rate_for_what_it_widens_to_is_refused():
     with pytest.raises(CatalogError):
         ask("step-time", {"accelerator": "groq-lpu-v1", "dtype": "fp8"})
+
+
+@pytest.mark.parametrize("ranks", [3, 7, 48])
+def test_a_split_that_does_not_divide_the_heads_is_refused_as_in_every_other_topic(ranks: int):
+    with pytest.raises(SpecError, match=f"{ranks} does not divide 64 attention heads") as refused:
+        ask("step-time", H100 | {"tensor_parallel": str(ranks)})
+    assert refused.value.where == "tensor-parallel"
+    with pytest.raises(SpecError, match=f"{ranks} does not divide 64 attention heads"):
+        ask("users-per-node", {"gpus": ranks})

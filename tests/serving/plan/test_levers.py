@@ -44,7 +44,7 @@ def cost(of: Fleet, pulled: object) -> float:
 
 @pytest.mark.proves("S193")
 def test_each_saving_is_from_the_same_baseline_and_all_orders_compose_to_the_same_cost():
-    asked = ask("cost-levers")
+    asked = ask("cost-levers", {"price": "2.5 USD/h", "other_price": "2 USD/h"})
     one = fleet()
     base = cost(one, ())
     for pulled in subsets():

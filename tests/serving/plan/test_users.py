@@ -158,3 +158,58 @@ def test_a_split_must_divide_the_vocabulary_too():
 def test_a_type_that_the_device_has_no_units_for_is_refused():
     with pytest.raises(CatalogError, match="fp8"):
         ask("users-per-node", {"accelerator": "a100-80gb-sxm", "dtype": "fp8"})
+
+
+def with_prompts(**given_values: str) -> dict[str, float]:
+    answer = ask("users-per-node", given_values).answer
+    return {name: float(one.value) for name, one in answer.values.items()}
+
+
+def tpot_s(users: float, dtype: str = "bf16") -> float:
+    loop = {"concurrency": f"{users:.0f}", "input_tokens": "7168", "output_tokens": "1024"}
+    asked_of = ask("step-time", loop | {"dtype": dtype, "tensor_parallel": "8"})
+    return float(asked_of.answer.values["tpot_s"].value)
+
+
+def test_what_a_user_gets_with_prompts_counted_is_what_step_time_says_of_the_same_loop():
+    found = with_prompts(context_tokens="8192")
+    assert found["users_per_node"] == 176
+    assert found["tokens_per_s_with_prompts"] == pytest.approx(1 / tpot_s(176))
+    assert found["tokens_per_s_with_prompts"] < 20  # the rate that was asked for
+
+
+@pytest.mark.parametrize("rate", ["15 tokens/s", "20 tokens/s", "30 tokens/s"])
+def test_the_users_that_keep_the_rate_are_the_most_whose_tokens_come_in_time(rate: str):
+    found = with_prompts(context_tokens="8192", user_tokens_per_s=rate)
+    users, limit = found["users_with_prompts"], 1 / float(rate.split()[0])
+    assert tpot_s(users) <= limit < tpot_s(users + 1)
+
+
+def test_where_nobody_brings_long_prompts_the_rate_is_kept_by_as_many_as_fit():
+    found = with_prompts(answer_share="99.9 %", user_tokens_per_s="5 tokens/s")
+    assert found["users_with_prompts"] == found["users_per_node"]
+    assert found["nodes_with_prompts"] == found["nodes"]
+
+
+def test_the_sentence_and_a_note_say_what_prompts_take_and_name_the_topic_that_has_more():
+    answer = ask("users-per-node", {"dtype": "fp8", "accelerator": "h200-sxm"}).answer
+    assert "{nodes_with_prompts} where prompts are counted" in answer.says
+    [note] = [one for one in answer.notes if "ridgeline plan step-time" in one]
+    words = note.split("ridgeline plan step-time ")[1].split()
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    same = ask("step-time", {name[2:]: told for name, told in options.items()})
+    rate = answer.values["tokens_per_s_with_prompts"].value
+    assert same.answer.values["tpot_s"].value == pytest.approx(1 / rate, rel=0.001)
+
+
+def test_two_copies_on_a_node_keep_the_rate_for_twice_the_users_of_one():
+    one = with_prompts(gpus="4", tensor_parallel="4", dtype="fp8")
+    two = with_prompts(gpus="8", tensor_parallel="4", dtype="fp8")
+    assert two["users_with_prompts"] == 2 * one["users_with_prompts"]
+    assert two["tokens_per_s_with_prompts"] == one["tokens_per_s_with_prompts"]
+
+
+def test_a_split_that_no_steps_are_fitted_to_says_that_prompts_are_not_counted():
+    answer = ask("users-per-node", {"gpus": "16"}).answer
+    assert "users_with_prompts" not in answer.values
+    assert any("Prompts are not counted" in note for note in answer.notes)

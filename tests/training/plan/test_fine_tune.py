@@ -1,5 +1,7 @@
 """Fine-tuning: all weights, adapters, and adapters beside four-bit weights."""
 
+import math
+
 import pytest
 
 from ridgeline.errors import SpecError
@@ -88,3 +90,33 @@ def test_dora_adds_one_magnitude_for_each_output():
     outputs = 8192 + 1024 + 1024 + 8192 + 28672 + 28672 + 8192
     added = with_magnitudes["total_bytes"] - plain["total_bytes"]
     assert added == pytest.approx(16 * outputs * 80)
+
+
+def test_the_headline_counts_activations_and_leaves_room_for_the_runtime():
+    values = ask("fine-tune-memory", {"accelerator": "l40s"}).answer.values
+    assert next(iter(values)) == "full_gpus_with_activations"
+    card = ask("fine-tune-memory", {"accelerator": "l40s"}).find("memory_bytes")[0].value
+    for kind, state in (("full", "full_state_bytes"), ("lora", "lora_bytes")):
+        need = values[state].value + values["activation_bytes"].value
+        assert values[f"{kind}_gpus_with_activations"].value == math.ceil(need / (0.9 * card))
+    # 144 of 145 GB is no fit: the usual figure is kept, and is not what the sentence says.
+    assert values["lora_gpus"].value == 3
+    assert values["lora_gpus_with_activations"].value == 4
+
+
+def test_the_sentence_names_the_model_the_device_and_the_counts_that_fit():
+    said = ask("fine-tune-memory").answer.says
+    for name in ("model", "accelerator", "full_gpus_with_activations", "memory_share"):
+        assert f"{{{name}}}" in said
+    assert "{lora_gpus}" not in said
+
+
+def test_more_memory_used_needs_no_more_devices():
+    counts = [
+        ask("fine-tune-memory", {"memory_share": share}).answer.values
+        for share in ("0.5", "0.9", "1")
+    ]
+    for name in ("full_gpus_with_activations", "lora_gpus_with_activations"):
+        found = [values[name].value for values in counts]
+        assert found == sorted(found, reverse=True)
+    assert counts[0]["full_gpus"].value == counts[2]["full_gpus"].value

@@ -179,7 +179,11 @@ def clos(
                 endpoints, link_bytes_per_s, total
             ).named("bisection_bytes_per_s", "Tb/s"),
         },
-        notes=(*_folklore(radix, crown, made), *_spread(made)),
+        notes=(
+            *_folklore(radix, crown, made),
+            *_spread(made),
+            *_third_tier(endpoints, radix, made),
+        ),
     )
 
 
@@ -208,6 +212,18 @@ def _folklore(radix: Quantity, crown: Quantity, made: Fabric) -> tuple[str, ...]
         f"and it ends at R^2/2 = {half}; {squared} would take top switches of twice the ports.",
         f"A leaf has {show(made.down_ports)} down; a top switch has {show(crown)}, one or more for "
         "each leaf or pod. Rates are one direction of a link.",
+    )
+
+
+def _third_tier(endpoints: Quantity, radix: Quantity, made: Fabric) -> tuple[str, ...]:
+    """Where tiers are compared, for a fabric that takes a third; of a sweep, at any point."""
+    if not somewhere(made.tiers > _TIERS[1]):
+        return ()
+    is_swept = any(getattr(one.value, "ndim", 0) for one in (endpoints, radix))
+    here = "" if is_swept else f" --endpoints {endpoints.value:.0f} --radix {radix.value:.0f}"
+    return (
+        "What the third tier costs, against wider switches, rails and planes that do without: "
+        f"ridgeline plan fabric-tiers{here}",
     )
 
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.errors import SpecError, UnitError
 from ridgeline.quantity import Number, Provenance, Quantity, given, largest, smallest, value_of
-from ridgeline.topics import Answer, amount, count, text, topic
+from ridgeline.topics import Answer, amount, an_accelerator, count, text, topic
 from ridgeline.units import parse_number, parse_unit
 
 #: Bringing a site up: what has to be done before what, with lead times that are usual.
@@ -42,8 +43,9 @@ def critical_path(
         BRING_UP, "Tasks as NAME:DURATION<NEEDED,NEEDED; ...", other="power:90d; racks:30d<power"
     ),
     gpus: Number = count(10_000, "GPUs that wait for the end.", noun="GPUs"),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "The GPUs."),
     price_usd_per_s: Number = amount(
-        "2.5 USD/h", "USD/h", "What one GPU would earn.", source="rent of an H100 in 2026"
+        "0 USD/h", "USD/h", "What one GPU would earn; 0 takes the catalog's price."
     ),
     slip_s: Number = amount("1 month", "month", "How late a task may come."),
 ) -> Answer:
@@ -54,7 +56,8 @@ def critical_path(
     last = {name: end for name, end in ends.items() if name not in needed}
     finish = _step(_latest_of(last), "length")
     latest = _latest(order, finish)
-    value_usd_per_s = (gpus * price_usd_per_s).named("fleet_usd_per_s", "USD/h")
+    each = accelerator.price_or(price_usd_per_s)
+    value_usd_per_s = (gpus * each).named("fleet_usd_per_s", "USD/h")
     rows = []
     for task in order:
         slack = (latest[task.name] - ends[task.name]).named(f"{_word(task.name)}_slack", "day")
@@ -80,7 +83,11 @@ def critical_path(
             "critical": given(len(critical), "tasks", name="critical", source="no slack"),
         },
         tuple(rows),
-        (f"Without slack: {', '.join(critical)}.", *_NOTES),
+        (
+            f"Without slack: {', '.join(critical)}.",
+            accelerator.price_note(price_usd_per_s, "--price-usd-per-s"),
+            *_NOTES,
+        ),
     )
 
 

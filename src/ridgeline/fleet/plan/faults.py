@@ -1,9 +1,10 @@
 """A device that fails some tests and passes others: how often it fails, and whether to take it."""
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.physics.chance import failing_rate, failing_rate_quantile
 from ridgeline.physics.evidence import chance_of_any_failure, tests_to_see
 from ridgeline.quantity import Number, ceil, holds, largest
-from ridgeline.topics import Answer, amount, count, topic
+from ridgeline.topics import Answer, amount, an_accelerator, count, topic
 
 
 @topic("intermittent-fault", subject="fleet")
@@ -19,10 +20,12 @@ def intermittent_fault(
     runs: Number = count(20, "Jobs that it would run until it is tested again.", noun="jobs"),
     job_gpus: Number = count(512, "GPUs that wait when one job fails.", noun="GPUs"),
     lost_s: Number = amount("20 min", "min", "Time that a failed job loses."),
-    price_usd_per_s: Number = amount("2.5 USD/h", "USD/h", "Value of one GPU."),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "The device whose time is lost."),
+    price_usd_per_s: Number = amount("0 USD/h", "USD/h", "Value of a GPU; 0: the catalog's."),
     reject_usd: Number = amount("2000 USD", "USD", "Cost of pulling and replacing the device."),
 ) -> Answer:  # fmt: skip
     """Failure rate of a device that fails some tests, accept or reject, and the cost of a miss."""
+    each = accelerator.price_or(price_usd_per_s)
     alpha = (fails + prior_fails).named("alpha")
     beta = (passes + prior_passes).named("beta")
     tail = ((1 - confidence) / 2).named("tail")
@@ -31,7 +34,7 @@ def intermittent_fault(
     def bound(share: Number) -> Number:
         return failing_rate_quantile(share, fails, passes, prior_fails, prior_passes)
 
-    miss_usd = (job_gpus * lost_s * price_usd_per_s).named("cost_of_a_miss", "USD")
+    miss_usd = (job_gpus * lost_s * each).named("cost_of_a_miss", "USD")
     missed = chance_of_any_failure(runs, alpha, beta).named("chance_of_a_miss", "%")
     # Taken in and failing, it costs a job first and is then pulled all the same.
     accept_usd = (missed * (miss_usd + reject_usd)).named("accept_cost", "USD")
@@ -54,7 +57,7 @@ def intermittent_fault(
                 "limit_passes_all", "%", note="of devices that fail just that often pass as many"
             ),
         },
-        notes=_NOTES,
+        notes=(accelerator.price_note(price_usd_per_s, "--price-usd-per-s"), *_NOTES),
     )
 
 

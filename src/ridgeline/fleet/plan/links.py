@@ -1,5 +1,6 @@
 """What a bad link costs a job: flaps that stall or kill it, replays that eat its bandwidth."""
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.fleet.plan.clos import somewhere
 from ridgeline.physics.links import (
     bit_error_rate,
@@ -14,7 +15,7 @@ from ridgeline.physics.links import (
 )
 from ridgeline.quantity import Number, Quantity, choose
 from ridgeline.show import show
-from ridgeline.topics import Answer, amount, count, topic
+from ridgeline.topics import Answer, amount, an_accelerator, count, topic
 
 #: Replays beyond so many times what bit errors explain have another cause.
 _EXPLAINED = 2.0
@@ -33,7 +34,10 @@ def link_flap(
         interval=("2 min", "15 min"),
     ),
     checkpoint_s: Number = amount("30 min", "min", "Time between checkpoints."),
-    price_usd_per_s: Number = amount("2.5 USD/h", "USD/h", "Price of a device's time."),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "The device whose time is lost."),
+    price_usd_per_s: Number = amount(
+        "0 USD/h", "USD/h", "Price of a device; 0 takes the catalog's."
+    ),
     flaps_per_s: Number = amount("2 /week", "1/week", "Flaps of this link."),
 ) -> Answer:
     """Whether a flap stalls a job or restarts it, and the device time that each costs.
@@ -44,6 +48,7 @@ def link_flap(
     timeout = transport_timeout_s(timeout_exponent, retries).named("timeout_s", "s")
     stall = stall_gpu_s(gpus, flap_s).named("stall_gpu_s", "GPU h")
     restart = restart_gpu_s(gpus, restart_s, checkpoint_s).named("restart_gpu_s", "GPU h")
+    each = accelerator.price_or(price_usd_per_s)
     rides = flap_s < timeout
     cost = choose(rides, stall, restart, why="the flap is over before the transport gives up")
     cost = cost.named("cost_gpu_s", "GPU h")
@@ -56,12 +61,11 @@ def link_flap(
             "restart_gpu_s": restart,
             "restart_to_stall": (restart / stall).named("restart_to_stall", "x"),
             "timeout_s": timeout,
-            "cost_usd": (cost * price_usd_per_s).named("cost_usd", "USD"),
-            "cost_usd_per_s": (cost * price_usd_per_s * flaps_per_s).named(
-                "cost_usd_per_s", "USD/month"
-            ),
+            "cost_usd": (cost * each).named("cost_usd", "USD"),
+            "cost_usd_per_s": (cost * each * flaps_per_s).named("cost_usd_per_s", "USD/month"),
         },
         notes=(
+            accelerator.price_note(price_usd_per_s, "--price-usd-per-s"),
             f"Ridden out it is {show(stall)}, restarted {show(restart)}: a longer timeout pays "
             "while links come back within it, and hides a link that does not.",
             "A link that flaps passes every short test. Count flaps a link over days and drain it "

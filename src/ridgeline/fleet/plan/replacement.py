@@ -6,11 +6,12 @@ Most faults come from a few devices that are really bad; each fault is weak evid
 import math
 from dataclasses import dataclass
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.errors import SpecError
 from ridgeline.physics.chance import poisson_tail
 from ridgeline.physics.evidence import faults_until, faulty_chance, share_after
 from ridgeline.quantity import Number, Provenance, Quantity, choose, given, holds, smallest
-from ridgeline.topics import Answer, amount, count, flag, topic
+from ridgeline.topics import Answer, amount, an_accelerator, count, flag, topic
 from ridgeline.units import parse_unit
 
 #: Thresholds that are compared; beyond them stands never.
@@ -44,7 +45,8 @@ def device_replacement(
     good_mean_s: Number = amount("1000 day", "day", "Between faults of a good one.", least="1 h"),
     job_gpus: Number = count(512, "GPUs that lose work at a fault.", noun="GPUs"),
     lost_s: Number = amount("20 min", "min", "Time that they lose."),
-    price_usd_per_s: Number = amount("2.5 USD/h", "USD/h", "Value of one GPU.", least="0.01 USD/h"),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "The device whose time is lost."),
+    price_usd_per_s: Number = amount("0 USD/h", "USD/h", "Value of a GPU; 0: the catalog's."),
     handling_usd: Number = amount("500 USD", "USD", "Work and shipping of a replacement."),
     out_s: Number = amount("3 day", "day", "Time that the node is out for it."),
     node_gpus: Number = count(8, "GPUs of the node.", noun="GPUs"),
@@ -52,8 +54,9 @@ def device_replacement(
 ) -> Answer:  # fmt: skip
     """Replace or keep a device after faults, and the repeat at which replacing is cheapest."""
     _worse(faulty_mean_s, good_mean_s)
-    fault_usd = (job_gpus * lost_s * price_usd_per_s).named("fault_usd", "USD")
-    away_usd = (out_s * node_gpus * price_usd_per_s).named("away_usd", "USD")
+    each = accelerator.price_or(price_usd_per_s)
+    fault_usd = (job_gpus * lost_s * each).named("fault_usd", "USD")
+    away_usd = (out_s * node_gpus * each).named("away_usd", "USD")
     replace_usd = (handling_usd + away_usd).named("replace_usd", "USD")
     bad = (window_s / faulty_mean_s).named("faults_if_bad", "faults")
     good = (window_s / good_mean_s).named("faults_if_good", "faults")
@@ -82,7 +85,7 @@ def device_replacement(
             "fault_cost": fault_usd,
         },
         _table(money, rule),
-        _NOTES,
+        (accelerator.price_note(price_usd_per_s, "--price-usd-per-s"), *_NOTES),
     )
 
 

@@ -1,6 +1,6 @@
 """Many variants on one base: what adapters take, what they cost a step, and when not to share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.architecture import CAPPED, FULL
@@ -12,7 +12,7 @@ from ridgeline.physics.adapters import (
 )
 from ridgeline.physics.size import distinct_experts, weight_bytes
 from ridgeline.quantity import Number, Provenance, Quantity, ceil, floor, given, largest
-from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, an_engine
 from ridgeline.serving.plan.splits import check_tensor_parallel, points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
@@ -87,31 +87,36 @@ def adapters_topic(
     dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the base; native is as shipped."),
     adapter_dtype: str = choice("bf16", DTYPES, "Type of the adapters."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
+    engine: str = an_engine(),
 ) -> Answer:
     """What many variants on one base take against a copy each, and the limits of sharing.
 
     Adapters are taken as split over the devices of a replica like the base.
     """
     check_tensor_parallel(model, gpus)
-    decode = Decode(model, accelerator, gpus, dtype, kv_dtype)
+    decode = Decode(model, accelerator, gpus, dtype, kv_dtype, engine=engine)
     one = weight_bytes(Adapters(model, rank, targets).params, dtype_bytes(adapter_dtype))
     one = one.named("adapter_bytes")
     base = decode.weights_bytes
     every = (adapters * one).named("adapters_bytes")
     copies = (adapters * base).named("copies_bytes")
-    caches = (batch * decode.sequence_bytes(context_tokens)).named("batch_cache_bytes")
-    room = decode.left_bytes(memory_share) - caches
+    plain = decode.work(batch, context_tokens)
+    room = decode.left_bytes(memory_share) - plain.cached_bytes
     room = room.named("room_bytes", note="beside the base and the caches of the batch")
     fit = largest(fit=floor(room / one), none=0).named("adapters_that_fit", "adapters")
-    alone = (base + caches).named("base_step_bytes")
     mixed = distinct_experts(adapters, given(1, name="one_adapter"), batch)
     mixed = mixed.named("adapters_in_step", "adapters", note="even traffic")
+    plain_s = decode.spent_s(plain).named("plain_step_s", "ms")
+    with_them = (plain.read_bytes + mixed * one).named("mixed_read_bytes")
+    mixed_s = decode.spent_s(replace(plain, read_bytes=with_them)).named("mixed_step_s", "ms")
+    allows = slowdown * plain_s / decode.steps.weights_s(one)
+    allows = allows.named("adapters_a_step_allows", "adapters")
     sticky = ceil(adapters / replicas).named("adapters_per_replica", "adapters")
     holds = max(points(fit - sticky)) >= 0
     return Answer(
         "{adapters} of rank {rank} are {adapters_bytes} against {copies_bytes} of copies on "
-        "{copies_gpus}: {memory_saved} less memory; a mixed step reads {mixed_step} what a plain "
-        "one does",
+        "{copies_gpus}: {memory_saved} less memory; a mixed step takes {mixed_step} as long as "
+        "a plain one",
         {
             "memory_saved": (copies / (base + every)).named("memory_saved", "x"),
             "adapter_bytes": one,
@@ -119,17 +124,16 @@ def adapters_topic(
             "adapters_bytes": every,
             "copies_bytes": copies,
             "copies_gpus": (adapters * gpus).named("copies_gpus", "GPUs"),
-            "mixed_step": ((alone + mixed * one) / alone).named("mixed_step", "x"),
+            "mixed_step": (mixed_s / plain_s).named("mixed_step", "x"),
+            "mixed_step_s": mixed_s,
             "adapters_that_fit": fit,
             "adapters_in_step": mixed,
-            "adapters_a_step_allows": (slowdown * alone / one).named(
-                "adapters_a_step_allows", "adapters"
-            ),
+            "adapters_a_step_allows": allows,
             "adapters_per_replica": sticky,
             "busiest_fills": (busiest_share * replicas).named("busiest_fills", "replicas"),
         },
-        table=_limits(fit, (slowdown * alone / one), sticky, busiest_share * replicas),
-        notes=_notes(busiest_share * replicas, every, room, holds),
+        table=_limits(fit, allows, sticky, busiest_share * replicas),
+        notes=(*_notes(busiest_share * replicas, every, room, holds), decode.told()),
         ok=holds,
     )
 

@@ -1,8 +1,9 @@
 """Buying an accelerator or renting it: the share of hours from which owning is cheaper."""
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.physics.money import aged_residual, break_even_utilisation, owned_usd
 from ridgeline.quantity import Number, Quantity, given, holds
-from ridgeline.topics import Answer, amount, topic
+from ridgeline.topics import Answer, amount, an_accelerator, topic
 
 _HORIZONS = (1, 2, 3, 4, 5)
 
@@ -10,12 +11,9 @@ _HORIZONS = (1, 2, 3, 4, 5)
 @topic("buy-or-rent", subject="cost")
 def buy_or_rent(
     capex: Number = amount("35000 USD", "USD", "A device with its share of all else.", least="1"),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "The device that is rented."),
     rent: Number = amount(
-        "2.60 USD/h",
-        "USD/h",
-        "Rent of the same device.",
-        least="0.01 USD/h",
-        interval=("2.00 USD/h", "2.60 USD/h"),
+        "0 USD/h", "USD/h", "Rent of the same device; 0 takes the catalog's price."
     ),
     residual: Number = amount(
         "0.35", "", "Share of the price left at the horizon.", most="1", interval=("0.1", "0.35")
@@ -34,6 +32,8 @@ def buy_or_rent(
 
     Owned machines are powered all the time; rented ones are paid for when needed.
     """
+    told = accelerator.price_note(rent, "--rent")
+    rent = accelerator.price_or(rent)
     owned = owned_usd(capex, residual, power, energy, operations, horizon_s)
     even = break_even_utilisation(owned, rent, horizon_s).named("break_even", "%")
     hourly = (owned / horizon_s).named("owned_price", "USD/h")
@@ -45,14 +45,15 @@ def buy_or_rent(
     needed = (hourly / utilisation).named("owned_price_at_use", "USD/h")
     return Answer(
         "over {horizon_s} owning beats renting where {break_even} of the hours are needed or more: "
-        "owned {owned_price}, rented {rent}"
+        "owned {owned_price}, rented {device_price}"
         if holds(even <= 1)
         else "over {horizon_s} renting wins even if every hour is needed: owned {owned_price}, "
-        "rented {rent}; the break-even would be {break_even} of the hours",
+        "rented {device_price}; the break-even would be {break_even} of the hours",
         {
             "break_even": even,
             "owned_price": hourly,
             "owned_price_at_use": needed,
+            "device_price": rent,
             "owned": owned.named("owned", "USD"),
             **parts,
         },
@@ -61,6 +62,7 @@ def buy_or_rent(
             for one in _HORIZONS
         ),
         notes=(
+            told,
             "resale value and the rental market do the swinging; the price of energy hardly does",
             "above 100 % no utilisation pays for the purchase within the horizon",
             "other horizons keep the same yearly loss of value as the one that was asked for",

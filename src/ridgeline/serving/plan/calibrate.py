@@ -25,6 +25,12 @@ from ridgeline.serving.plan.steps import family_of, shape_of
 
 _WORDS = ("model", "accelerator", "engine")
 _NUMBERS = ("tensor_parallel", "concurrency", "input_tokens", "output_tokens")
+_TPOTS = ("tpot_ms", "tpot_s")
+#: No engine takes less or more than this for a token.
+_LEAST_S, _MOST_S = 1e-6, 1e3
+_MOST = 1e9
+#: A median error above this says that the runs and the model do not speak of the same thing.
+BELIEVABLE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,11 @@ class Calibration:
     fitted: Fit
     before: Vector
     after: Vector
+
+    @property
+    def is_believable(self) -> bool:
+        """Whether the model, fitted, tells what was measured."""
+        return float(np.median(self.after)) <= BELIEVABLE
 
     def row(self, source: str) -> dict[str, Any]:
         """A row of a catalog's `step_times`."""
@@ -73,25 +84,39 @@ def read_runs(file: Path) -> list[Run]:
     """The runs of a CSV; SpecError with the line and the field for what cannot be read.
 
     Columns: model, accelerator, engine, tensor_parallel, concurrency, input_tokens, output_tokens,
-    tpot_ms or tpot_s; where known also version, dtype (bf16) and kv_dtype (bf16).
+    either tpot_ms or tpot_s; where known also version, dtype (bf16) and kv_dtype (bf16).
     """
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"cannot be read: {error}", where=str(file), remedy="a CSV file") from error
-    rows = list(csv.DictReader(text.splitlines()))
+    reader = csv.DictReader(text.splitlines())
+    _check_columns(reader.fieldnames or (), str(file))
+    rows = [(reader.line_num, row) for row in reader]
     if not rows:
         raise SpecError("has no runs", where=str(file), remedy="a header and a row for each run")
-    have = set(rows[0])
-    missing = [name for name in (*_WORDS, *_NUMBERS) if name not in have]
-    if not have & {"tpot_ms", "tpot_s"}:
-        missing.append("tpot_ms")
+    return [_run(row, f"{file.name}, line {line}") for line, row in rows]
+
+
+def _check_columns(columns: Sequence[str], where: str) -> None:
+    """SpecError where a column is missing or there twice, or the time is told twice."""
+    if not columns:
+        return  # an empty file has no runs, and that is said
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise SpecError(f"has the column {twice[0]} twice", where=where, remedy="one of them")
+    tpots = [name for name in _TPOTS if name in columns]
+    if len(tpots) > 1:
+        raise SpecError(f"has both {' and '.join(tpots)}", where=where, remedy="one of them")
+    missing = [name for name in (*_WORDS, *_NUMBERS) if name not in columns]
+    missing += [] if tpots else ["tpot_ms"]
     if missing:
-        raise SpecError(f"has no column {missing[0]}", where=str(file), remedy=", ".join(missing))
-    return [_run(row, f"{file.name}, line {line}") for line, row in enumerate(rows, 2)]
+        raise SpecError(f"has no column {missing[0]}", where=where, remedy=", ".join(missing))
 
 
-def _run(row: Mapping[str, str | None], where: str) -> Run:
+def _run(row: Mapping[str | None, Any], where: str) -> Run:
+    if None in row:
+        raise SpecError("has too many cells", where=where, remedy="as many as the header has")
     words = {name: (row.get(name) or "").strip() for name in (*KEY, "kv_dtype")}
     empty = next((name for name in _WORDS if not words[name]), None)
     if empty:
@@ -104,8 +129,8 @@ def _run(row: Mapping[str, str | None], where: str) -> Run:
     words["version"] = words["version"] or ANY
     words["dtype"] = words["dtype"] or "bf16"
     numbers = {name: _positive(row, name, where) for name in _NUMBERS}
-    tpot = "tpot_s" if row.get("tpot_s") else "tpot_ms"
-    tpot_s = _positive(row, tpot, where) / (1 if tpot == "tpot_s" else 1e3)
+    _check_parallel(words["model"], numbers["tensor_parallel"], where)
+    tpot_s = _tpot_s(row, where)
     return Run(
         tuple(words[name] for name in KEY),
         words["kv_dtype"] or "bf16",
@@ -115,7 +140,7 @@ def _run(row: Mapping[str, str | None], where: str) -> Run:
     )
 
 
-def _positive(row: Mapping[str, str | None], name: str, where: str) -> float:
+def _positive(row: Mapping[str | None, Any], name: str, where: str) -> float:
     try:
         value = float(row.get(name) or "")
     except ValueError:
@@ -123,7 +148,29 @@ def _positive(row: Mapping[str, str | None], name: str, where: str) -> float:
     if not 0 < value < float("inf"):
         told = f"{name} is {row.get(name)!r}"
         raise SpecError(told, where=where, remedy="a number above 0")
+    if name in _NUMBERS and value > _MOST:
+        raise SpecError(f"{name} is {value:g}", where=where, remedy=f"at most {_MOST:g}")
     return value
+
+
+def _tpot_s(row: Mapping[str | None, Any], where: str) -> float:
+    name = next(one for one in _TPOTS if one in row)
+    scale = 1e3 if name == "tpot_ms" else 1.0
+    seconds = _positive(row, name, where) / scale
+    if not _LEAST_S <= seconds <= _MOST_S:
+        told = f"{name} is {row[name]}, which no engine takes for a token"
+        remedy = f"{_LEAST_S * scale:g} to {_MOST_S * scale:g}, in {name.rpartition('_')[2]}"
+        raise SpecError(told, where=where, remedy=remedy)
+    return seconds
+
+
+def _check_parallel(name: str, degree: float, where: str) -> None:
+    """SpecError for a degree that is no whole number, or that the heads cannot be divided by."""
+    heads = round(model(name).heads.value)
+    if degree != round(degree) or heads % round(degree):
+        fitting = ", ".join(str(one) for one in range(1, min(heads, 64) + 1) if heads % one == 0)
+        told = f"tensor_parallel is {degree:g}, which does not divide the {heads} heads of {name}"
+        raise SpecError(told, where=where, remedy=fitting)
 
 
 def fit_all(

@@ -1,8 +1,9 @@
 """A day's peak: what a fleet sized for it wastes, and how much of that scaling wins back."""
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.physics.money import rolling_peak
 from ridgeline.quantity import Number, ceil, given
-from ridgeline.topics import Answer, amount, topic
+from ridgeline.topics import Answer, amount, an_accelerator, count, topic
 
 
 @topic("diurnal-peak", subject="cost")
@@ -21,7 +22,9 @@ def diurnal_peak(
     replica_rate: Number = amount(
         "5 requests/s", "requests/s", "Load that fills one replica.", least="0.001 requests/s"
     ),
-    price: Number = amount("5 USD/h", "USD/h", "Price of a replica.", least="0.01 USD/h"),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "Accelerator of the replicas."),
+    gpus: Number = count(1, "Devices of a replica.", noun="GPUs"),
+    price: Number = amount("0 USD/h", "USD/h", "Price of a device; 0 takes the catalog's."),
 ) -> Answer:
     """Utilisation of a fleet sized for the day's peak, and what scaling with the load recovers.
 
@@ -40,6 +43,7 @@ def diurnal_peak(
     recovered = (1 - ahead / peak_over_mean).named("recoverable", "%", note="of the fleet's hours")
     needed = ceil(mean_rate * trough_over_mean / filled)
     trough = (fleet - needed).named("idle_at_trough", "replicas")
+    replica = (accelerator.price_or(price) * gpus).named("replica_price", "USD/h")
     sine = (1 + 1 / peak_over_mean) / 2
     return Answer(
         "a peak of {peak_over_mean} the mean leaves the fleet of {fleet} at {utilisation}; "
@@ -54,15 +58,19 @@ def diurnal_peak(
                 "boot_cost", "%", note="of the fleet's hours, for being ahead"
             ),
             "idle_at_trough": trough,
-            "idle_usd_per_day": (fleet * price * day * (1 - busy)).named("idle_usd_per_day", "USD"),
-            "recovered_usd_per_day": (fleet * price * day * recovered).named(
+            "idle_usd_per_day": (fleet * replica * day * (1 - busy)).named(
+                "idle_usd_per_day", "USD"
+            ),
+            "recovered_usd_per_day": (fleet * replica * day * recovered).named(
                 "recovered_usd_per_day", "USD"
             ),
             "sine_utilisation": sine.named(
                 "sine_utilisation", "%", note="if the ratio is peak to trough of a sine"
             ),
+            "replica_price": replica,
         },
         notes=(
+            accelerator.price_note(price),
             "peak over mean and peak over trough are often confused: 3x over the mean is 33 % "
             "busy, 3x from trough to peak of a sine is 67 %",
             "trough use: batch inference, evaluations and fine-tuning can have the replicas that "

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
 from ridgeline.physics.memory import sequences_that_fit
-from ridgeline.physics.roofline import even_batch, fitting_batch, knee_batch
+from ridgeline.physics.roofline import even_batch, knee_batch
 from ridgeline.quantity import Number, Quantity, choose, floor, given, smallest
-from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, one_token
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, an_engine, one_token
 from ridgeline.serving.plan.splits import check_tensor_parallel, points
 from ridgeline.topics import (
     DTYPES,
@@ -35,9 +35,8 @@ class Cut:
     @property
     def knee(self) -> Quantity:
         """Where arithmetic catches up with all reads; unlimited where it never does."""
-        seconds = self.decode.sequence_compute_s(self.context)
-        each = self.decode.sequence_read_s(self.context)
-        knee = knee_batch(self.decode.weights_s(), seconds, each)
+        sides = self.decode.sides(self.context)
+        knee = knee_batch(sides.weights_s, sides.arithmetic_each_s, sides.reads_each_s)
         return knee.named("knee_batch", "sequences", note="cache counted")
 
     @property
@@ -49,11 +48,8 @@ class Cut:
     @property
     def objective(self) -> Quantity:
         """The largest batch whose step is within the objective, by reads and by arithmetic."""
-        reads = fitting_batch(
-            self.tpot_s, self.decode.weights_s(), self.decode.sequence_read_s(self.context)
-        )
-        seconds = self.decode.sequence_compute_s(self.context)
-        work = fitting_batch(self.tpot_s, 0 * self.tpot_s, seconds)
+        reads = self.decode.batch_by_reads(self.tpot_s, self.context)
+        work = self.decode.batch_by_arithmetic(self.tpot_s, self.context)
         batch = smallest(reads=reads, arithmetic=work)
         return batch.named("objective_batch", "sequences")
 
@@ -97,7 +93,7 @@ def throughput_knee(
     roofline_share: Number = amount(
         "1",
         "",
-        "Share of bandwidth and peak that a step attains.",
+        "Share of bandwidth and peak that a step attains under the roofline.",
         least="0.01",
         most="1",
         interval=("0.6", "1"),
@@ -105,10 +101,12 @@ def throughput_knee(
     ),
     dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
+    engine: str = an_engine(),
 ) -> Answer:
     """Which batch to run: the knee of latency against throughput, and the cut of an objective."""
     check_tensor_parallel(model, gpus)
-    decode = Decode(model, accelerator, gpus, dtype, kv_dtype, roofline_share, roofline_share)
+    shares = (roofline_share, roofline_share)
+    decode = Decode(model, accelerator, gpus, dtype, kv_dtype, *shares, engine=engine)
     left = decode.left_bytes(memory_share)
     cut = Cut(decode, context_tokens, tpot_s, left)
     runs = cut.operating
@@ -118,7 +116,7 @@ def throughput_knee(
         "Run {operating_batch}: "
         + (f"{bound(runs)} ends it. " if can else f"{bound(runs)} allows none. ")
         + "{batch_here} give {batch_tokens_per_s} at {batch_step_s} a token. Weights alone have "
-        "their knee at {weights_knee_batch}; " + _moved(cut.knee),
+        "their knee at {weights_knee_batch}; " + _moved(decode, cut.knee),
         {
             "batch_tokens_per_s": cut.tokens_per_s(here).named("batch_tokens_per_s"),
             "batch_step_s": cut.step_s(here).named("batch_step_s"),
@@ -136,8 +134,10 @@ def throughput_knee(
     )
 
 
-def _moved(knee: Quantity) -> str:
+def _moved(decode: Decode, knee: Quantity) -> str:
     """What the cache makes of the knee."""
+    if decode.is_fitted:
+        return "caches, read apart, leave it there"
     if min(points(knee)) == float("inf"):
         return "with {context_tokens} of cache there is none"
     return "{context_tokens} of cache move it to {knee_batch}"
@@ -157,17 +157,20 @@ def _row(cut: Cut) -> dict[str, Quantity | str]:
     }
 
 
+_CURVE = (
+    "The ridge is the knee of the weights alone. Each sequence also reads its own cache: past "
+    "some context reads stay ahead of arithmetic for every batch, there is no knee, and the "
+    "gain of another sequence falls off where caches outweigh the weights (`half of all`)."
+)
+_FITTED_CURVE = (
+    "Engines read caches after the products, not beside them: the knee of the weights stays at "
+    "every context, and the gain of another sequence falls off where caches outweigh the weights "
+    "(`half of all`)."
+)
+
+
 def _notes(decode: Decode) -> tuple[str, ...]:
-    notes = [
-        "The ridge is the knee of the weights alone. Each sequence also reads its own cache: past "
-        "some context reads stay ahead of arithmetic for every batch, there is no knee, and the "
-        "gain of another sequence falls off where caches outweigh the weights (`half of all`)."
-    ]
-    if min(points(decode.attained)) >= 1:
-        notes.append(
-            "At a roofline share of 1 these rates are a bound that no engine reaches: step-time "
-            "counts what engines add, and --roofline-share takes what was measured."
-        )
+    notes = [_FITTED_CURVE if decode.is_fitted else _CURVE, decode.told()]
     if decode.model.is_moe:
         notes.append(
             "The cut of the objective takes all experts as read; small batches visit fewer, and "

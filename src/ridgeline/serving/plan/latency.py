@@ -2,10 +2,11 @@
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.catalog.step_times import ANY
+from ridgeline.catalog.step_times import ANY, FittedStep
 from ridgeline.physics.step_time import closed_loop_tpot_s
-from ridgeline.quantity import Number, Provenance, given
-from ridgeline.serving.plan.steps import step_time
+from ridgeline.quantity import Number, Provenance, Quantity, given
+from ridgeline.serving.plan.decode import Decode, an_engine, one_token
+from ridgeline.serving.plan.splits import check_tensor_parallel
 from ridgeline.topics import (
     DTYPES,
     Answer,
@@ -16,9 +17,6 @@ from ridgeline.topics import (
     count,
     topic,
 )
-
-ENGINES = (ANY, "vllm", "sglang", "trtllm")
-_ONE = given(1, "token", provenance=Provenance.DEFINED, source="one token a sequence and step")
 
 
 @topic("step-time", subject="serving")
@@ -31,35 +29,44 @@ def step_time_topic(
     output_tokens: Number = amount("1000", "tokens", "Tokens of an answer.", least="1"),
     dtype: str = choice("fp8", DTYPES, "Type of the weights."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
-    engine: str = choice(ANY, ENGINES, "Engine whose fitted coefficients to take; *: over all."),
+    engine: str = an_engine(ANY),
 ) -> Answer:
     """Time per output token of a closed loop, from the fitted step-time model.
 
     The model is the roofline plus what engines add; its coefficients are fitted to published
     measurements (`bench/step_time.py` says how near it comes), or to yours by `ridgeline
     calibrate`. A step decodes one token for each client; every answer is interrupted by the
-    prompts of the others.
+    prompts of the others. Low and high are as far off as half of the measured points are.
     """
-    steps = step_time(
-        model,
-        accelerator,
-        tensor_parallel=tensor_parallel,
-        dtype=dtype,
-        kv_dtype=kv_dtype,
-        engine=engine,
-    )
-    decode_tokens = (concurrency * _ONE).named("decode_tokens")
-    cached = (concurrency * (input_tokens + output_tokens / 2)).named("cached_tokens")
-    decode = steps.decode_s(decode_tokens, cached).named("decode_step_s")
-    prefill = steps.prefill_s(input_tokens).named("prefill_step_s")
+    check_tensor_parallel(model, tensor_parallel)
+    node = Decode(model, accelerator, tensor_parallel, dtype, kv_dtype, engine=engine)
+    context = (input_tokens + output_tokens / 2).named("mean_context_tokens")
+    decode = node.step_s(concurrency, context).named("decode_step_s")
+    prefill = node.prefill_s(input_tokens).named("prefill_step_s")
     tpot = closed_loop_tpot_s(decode, prefill, concurrency, output_tokens).named("tpot_s")
+    decoded = (concurrency * one_token()).named("decode_tokens")
     return Answer(
         "{tpot_s} per output token with {concurrency} in a closed loop, {output_tokens_per_s}",
         {
             "tpot_s": tpot,
-            "output_tokens_per_s": (decode_tokens / tpot).named("output_tokens_per_s"),
+            **(_interval(tpot, node.fit) if node.is_fitted else {}),
+            "output_tokens_per_s": (decoded / tpot).named("output_tokens_per_s"),
             "decode_step_s": decode,
             "prefill_step_s": prefill,
         },
-        notes=(f"Coefficients: {steps.coefficients.source} of the catalog's step times.",),
+        notes=(node.told(),),
     )
+
+
+def _interval(tpot: Quantity, fit: FittedStep) -> dict[str, Quantity]:
+    """Where the measured times of half of the fit's points lie, for a prediction like this."""
+    error = given(
+        fit.median_error,
+        name="median_error",
+        provenance=Provenance.FITTED,
+        source=f"median of |predicted / measured - 1| over {fit.points:,} points of {fit.id}",
+    )
+    return {
+        "tpot_low_s": (tpot / (1 + error)).named("tpot_low_s"),
+        "tpot_high_s": (tpot / (1 - error)).named("tpot_high_s"),
+    }

@@ -85,9 +85,9 @@ class Fleet:
 def cost_levers(
     model: Model = a_model("llama-3.1-8b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
-    price: Number = amount("2.50 USD/h", "USD/h", "Price of a device.", least="0.01 USD/h"),
+    price: Number = amount("0 USD/h", "USD/h", "Price of a device; 0 takes the catalog's."),
     other: Accelerator = an_accelerator("mi300x", "The card that the lever changes to."),
-    other_price: Number = amount("2.00 USD/h", "USD/h", "Its price.", least="0.01 USD/h"),
+    other_price: Number = amount("0 USD/h", "USD/h", "Its price; 0 takes the catalog's."),
     batch: Number = count(16, "Sequences decoded at once.", noun="sequences"),
     larger_batch: Number = count(64, "With the batch lever.", noun="sequences"),
     dtype: str = choice("bf16", ("bf16", "fp8"), "Type of the weights."),
@@ -111,7 +111,7 @@ def cost_levers(
     fleet = Fleet(
         model=model,
         chips=(accelerator, other),
-        prices=(price, other_price),
+        prices=(accelerator.price_or(price), other.price_or(other_price, "other_device_price")),
         batches=(batch, larger_batch),
         dtypes=(dtype, narrower),
         floors=(floor, lower_floor),
@@ -145,6 +145,8 @@ def cost_levers(
         },
         table=tuple(_path(fleet, ranked, alone, base)),
         notes=(
+            accelerator.price_note(price),
+            other.price_note(other_price, "--other-price"),
             "savings do not add: saves_alone is from the same baseline each time, saves_here comes "
             "on top of the rows above, and cost is what all rows so far cost together",
             "a lever that makes things dearer saves less than nothing: leave it out",

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
 from ridgeline.physics.prompts import affordable_causal_tokens
-from ridgeline.physics.roofline import compute_s
 from ridgeline.quantity import Number, Quantity, ceil, given, largest
-from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, an_engine
 from ridgeline.serving.plan.splits import check_tensor_parallel, points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 
@@ -45,18 +44,14 @@ class Request:
 
     def ttft_s(self) -> Quantity:
         """Arithmetic of the prompt, its causal attention counted; nothing waits before it."""
-        linear = self.decode.model.flop_per_token() * self.context
-        work = (linear + self.attention_flop()).named("prefill_flop")
-        return compute_s(work, self.decode.peak_flop_per_s, self.decode.mfu).named("ttft_s")
+        return self.decode.prefill_s(self.context, self.attention_flop()).named("ttft_s")
 
     def breaks(self, sequences: Number, ttft_s: Number, tpot_s: Number) -> dict[str, Quantity]:
         """The context at which each thing breaks."""
         model, square = self.decode.model, self.attention_flop_per_token_token
         linear, each = model.flop_per_token(), self.resident_bytes_per_token
-        budget = (ttft_s * self.decode.peak_flop_per_s * self.decode.mfu).named("budget_flop")
-        read = (tpot_s * self.decode.bytes_per_s - self.decode.weights_bytes).named(
-            "readable_bytes"
-        )
+        budget = self.decode.affordable_flop(ttft_s)
+        read = self.decode.readable_bytes(tpot_s, sequences)
         # A cache that is not split lies on one device, and so many share one.
         homes = self.decode.devices if self.decode.whole_cache else given(1, name="homes")
         room = (self.left / homes).named("room_bytes")
@@ -64,7 +59,7 @@ class Request:
         alone = model.attention_flop(self.context) / (self.context * self.context)
         found = {
             "attention": linear / alone,
-            "ttft": affordable_causal_tokens(budget, linear, square),
+            "ttft": affordable_causal_tokens(budget, self.decode.prefill_flop_per_token(), square),
             "sequences": room / (held * each),
             "memory": room / each,
             "tpot": read / (sequences * each),
@@ -116,16 +111,23 @@ def long_context(
     ttft_s: Number = amount("10 s", "s", "Objective: time to first token."),
     tpot_s: Number = amount("50 ms", "s", "Objective: time per output token."),
     mfu: Number = amount(
-        "0.5", "", "Share of the peak that prefill attains.", most="1", interval=("0.35", "0.65")
+        "0.5",
+        "",
+        "Share of the peak that prefill attains under the roofline.",
+        most="1",
+        interval=("0.35", "0.65"),
     ),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
     dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
+    engine: str = an_engine(),
 ) -> Answer:
     """What a long request holds and waits for, how many fit, and what breaks first as it grows."""
     check_tensor_parallel(model, gpus)
     whole = attention == "data"
-    decode = Decode(model, accelerator, gpus, dtype, kv_dtype, mfu=mfu, whole_cache=whole)
+    decode = Decode(
+        model, accelerator, gpus, dtype, kv_dtype, mfu=mfu, whole_cache=whole, engine=engine
+    )
     left = decode.left_bytes(memory_share)
     request = Request(decode, context_tokens, left)
     cache = model.cache_bytes(context_tokens, kv_dtype).named("cache_bytes")
@@ -172,7 +174,8 @@ def _first(breaks: dict[str, Quantity]) -> str:
 def _notes(decode: Decode) -> tuple[str, ...]:
     notes = [
         "Time to first token is the arithmetic of the prompt alone, with its attention: queueing, "
-        "the client and the host come on top."
+        "the client and the host come on top.",
+        decode.told(),
     ]
     model = decode.model
     if "kv_lora_rank" in model.attention and not decode.whole_cache:

@@ -4,10 +4,9 @@ from ridgeline.catalog.accelerators import Accelerator, accelerators
 from ridgeline.catalog.models import Model
 from ridgeline.errors import SpecError
 from ridgeline.quantity import Number, Quantity, ceil, given
-from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, one_token
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, an_engine, one_token
 from ridgeline.serving.plan.splits import points
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
-from ridgeline.working.formula import bound
 
 
 @topic("moe-fit", subject="serving")
@@ -21,23 +20,24 @@ def moe_fit(
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
     dtype: str = choice("fp8", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
+    engine: str = an_engine(),
 ) -> Answer:
     """Whether a large mixture of experts fits, how many experts a step reads, how long it takes."""
     if not model.is_moe:
         raise SpecError(f"{model.name} is dense", where="model", remedy="deepseek-v3, kimi-k3, ...")
     devices = (gpus * nodes).named("devices", "GPUs")
-    decode = Decode(model, accelerator, devices, dtype, kv_dtype, whole_cache=True)
+    decode = Decode(model, accelerator, devices, dtype, kv_dtype, whole_cache=True, engine=engine)
     node = (gpus * accelerator.memory_bytes).named("node_bytes")
     caches = (batch * decode.sequence_bytes(context_tokens)).named("batch_cache_bytes")
     needed = (decode.weights_bytes + caches).named("needed_bytes")
     wanted = ceil(needed / (node * memory_share)).named("nodes_needed", "nodes")
     touched = decode.experts_touched(batch).named("experts_touched", "experts")
     step, alone = decode.step_s(batch, context_tokens), _alone(decode, context_tokens)
-    fits = max(points(wanted - nodes)) <= 0
+    fits, binds = max(points(wanted - nodes)) <= 0, decode.binds(step)
     return Answer(
         f"{'It fits' if fits else 'It does not fit'} {{nodes}} of {{gpus}}: {{weights_bytes}} of "
         "weights are {weights_in_nodes} of a node's memory, {nodes_needed} needed; {batch} read "
-        f"{{experts_touched}} of {model.experts.value:.0f} a layer in {{step_s}} ({bound(step)} "
+        f"{{experts_touched}} of {model.experts.value:.0f} a layer in {{step_s}} ({binds} "
         "binds)",
         {
             "nodes_needed": wanted,
@@ -58,10 +58,11 @@ def moe_fit(
 
 
 def _alone(decode: Decode, context: Number) -> Quantity:
-    """The most tokens a second that one sequence alone can get: a batch of one, reads only."""
+    """The tokens a second that one sequence alone gets: a batch of one; the most, if a bound."""
     one = given(1, "sequences", name="one_sequence")
     rate = one_token() / decode.step_s(one, context)
-    return rate.named("alone_tokens_per_s", note="a bound: no latency of links, no launches")
+    note = "fitted" if decode.is_fitted else "a bound: no latency of links, no launches"
+    return rate.named("alone_tokens_per_s", note=note)
 
 
 def _devices(
@@ -97,4 +98,5 @@ def _notes(decode: Decode, batch: Number, touched: Quantity) -> tuple[str, ...]:
         "parameters: each token picks its own, E (1 - (1 - k/E)^B) distinct ones in all.",
         "Caches are counted once, as with attention parallel over sequences; over heads, a latent "
         "cache is kept by every rank.",
+        decode.told(),
     )

@@ -122,8 +122,7 @@ def _picture(
     seen = request.images * encoder.flop(patches)
     encode = compute_s(seen, node.peak_flop_per_s, node.mfu).named("encoder_s", "ms")
     prompt = (request.images * tokens + request.text_tokens).named("prompt_tokens", "tokens")
-    prefill = compute_s(node.model.prefill_flop(prompt), node.peak_flop_per_s, node.mfu)
-    prefill = prefill.named("prefill_s", "ms")
+    prefill = node.prefill_s(prompt).named("prefill_s", "ms")
     context = prompt + request.output_tokens
     batch = node.must_fit(memory_share, context).named("batch", "requests")
     step = node.step_s(batch, context)

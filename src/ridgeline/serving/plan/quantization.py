@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
 from ridgeline.physics.memory import grouped_weight_bytes
-from ridgeline.physics.roofline import compute_s, decode_step_s, read_s, roofline_s
+from ridgeline.physics.roofline import compute_s, read_s
 from ridgeline.quantity import Number, Quantity, largest
-from ridgeline.serving.plan.decode import Decode, one_token
+from ridgeline.serving.plan.decode import Decode, an_engine, one_token
 from ridgeline.serving.plan.splits import check_tensor_parallel
 from ridgeline.show import show
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
@@ -51,19 +51,22 @@ class Load:
 
     def prompt_s(self, kind: str) -> Quantity:
         """Prefill that falls on one step: a sequence makes way for the next after its output."""
-        work = self.node.model.prefill_flop(self.prompt)
-        seconds = compute_s(work, replace(self.node, dtype=kind).peak_flop_per_s)
+        seconds = self._compute_s(self.node.model.prefill_flop(self.prompt), kind)
         return (self.batch * seconds * one_token() / self.output).named(f"{kind}_prompt_s")
 
     def arithmetic_s(self, kind: str) -> Quantity:
         """Arithmetic of one decode step."""
-        work = self.batch * self.node.sequence_flop(self.context)
-        return compute_s(work, replace(self.node, dtype=kind).peak_flop_per_s)
+        return self._compute_s(self.batch * self.node.sequence_flop(self.context), kind)
+
+    def _compute_s(self, flop: Quantity, kind: str) -> Quantity:
+        node = replace(self.node, dtype=kind)
+        return compute_s(flop, node.peak_flop_per_s, node.coefficients.compute_share)
 
     def decode_s(self, weights: Quantity, caches: Quantity, kind: str) -> Quantity:
-        """One decode step: reads and arithmetic overlap."""
-        reads = decode_step_s(self.visited(weights), caches, self.node.bytes_per_s)
-        return roofline_s(reads, self.arithmetic_s(kind))
+        """One decode step with these weights and caches, multiplied in this type."""
+        work = self.node.work(self.batch, self.context)
+        work = replace(work, read_bytes=self.visited(weights), cached_bytes=caches)
+        return replace(self.node, dtype=kind).spent_s(work)
 
 
 @dataclass(frozen=True)
@@ -109,13 +112,14 @@ def quantization_method(
     failed_evals: str = choice("none", ("none", *_METHODS), "Method whose evals did not pass."),
     group: Number = count(128, "Weights that share a scale in int4.", least=8),
     memory_share: Number = amount("0.9", "", "Share of memory for weights and cache.", most="1"),
+    engine: str = an_engine(),
 ) -> Answer:
     """Which of weights, arithmetic and cache to make smaller, by what is scarce; what it gains.
 
     The start is bf16 throughout. What does not fit is scarce before anything that is slow.
     """
     check_tensor_parallel(model, gpus)
-    node = Decode(model, accelerator, gpus)
+    node = Decode(model, accelerator, gpus, engine=engine)
     load = Load(node, batch, context_tokens, prompt_tokens, output_tokens)
     now = Method("bf16", load, node.weights_bytes, "bf16", "bf16")
     usable = node.usable_bytes(memory_share)
@@ -142,7 +146,7 @@ def quantization_method(
         | {"saved_share": (saved / now.held_bytes).named("saved_share", "%")}
         | values,
         table=rows,
-        notes=_notes(accelerator, found, methods),
+        notes=(*_notes(accelerator, found, methods), node.told()),
     )
 
 
@@ -155,10 +159,10 @@ def _loads(now: Method, usable: Quantity) -> dict[str, Quantity]:
             "cache": caches / usable,
             "compute": 0 * now.weights_bytes / usable,
         }
-    step, rate = now.step_s, load.node.bytes_per_s
+    step, times = now.step_s, load.node.steps
     return {
-        "weights": read_s(load.visited(now.weights_bytes), rate) / step,
-        "cache": read_s(caches, rate) / step,
+        "weights": times.weights_s(load.visited(now.weights_bytes)) / step,
+        "cache": read_s(caches, times.cache_bytes_per_s) / step,
         "compute": (load.arithmetic_s("bf16") + load.prompt_s("bf16")) / step,
     }
 

@@ -31,7 +31,9 @@ def tokens_per_dollar(
     second: Accelerator = an_accelerator("h100-sxm"),
     third: Accelerator = an_accelerator("b200-sxm"),
     prices: Sequence[Quantity] = numbers(
-        "1.50 USD/h, 2.50 USD/h, 6.00 USD/h", "USD/h", "Price of each, in the same order."
+        "0 USD/h, 0 USD/h, 0 USD/h",
+        "USD/h",
+        "Price of each, in the same order; 0 takes the catalog's.",
     ),
     batch: Number = count(1, "Sequences decoded at once.", noun="sequences"),
     context_tokens: Number = amount("0", "tokens", "Cached tokens of each sequence."),
@@ -46,6 +48,13 @@ def tokens_per_dollar(
         raise SpecError(
             f"{len(prices)} prices for {len(chips)} accelerators", where="prices", remedy="three"
         )
+    told = dict.fromkeys(
+        chip.price_note(price, "--prices") for chip, price in zip(chips, prices, strict=True)
+    )
+    prices = tuple(
+        chip.price_or(price, f"device_price_{place}")
+        for place, (chip, price) in enumerate(zip(chips, prices, strict=True), 1)
+    )
     rows, of_bf16 = [], []
     for chip, price in zip(chips, prices, strict=True):
         found = {
@@ -82,6 +91,7 @@ def tokens_per_dollar(
             for chip, price, found in rows
         ),
         notes=(
+            *told,
             "one device is priced; a model that needs several makes as many tokens for each dollar "
             "of them while memory binds",
             "prices are the whole claim: with another price list another generation leads; "
@@ -129,9 +139,9 @@ def dollars_per_bandwidth(
     model: Model = a_model("llama-3.1-70b"),
     accelerator: Accelerator = an_accelerator("mi300x"),
     against: Accelerator = an_accelerator("h100-sxm"),
-    price: Number = amount("2.00 USD/h", "USD/h", "Price of the first.", least="0.01 USD/h"),
+    price: Number = amount("0 USD/h", "USD/h", "Price of the first; 0 takes the catalog's."),
     against_price: Number = amount(
-        "2.50 USD/h", "USD/h", "Price of the other.", least="0.01 USD/h"
+        "0 USD/h", "USD/h", "Price of the other; 0 takes the catalog's."
     ),
     achieved: Number = amount(
         "1",
@@ -155,6 +165,12 @@ def dollars_per_bandwidth(
     context_tokens: Number = amount("8k", "tokens", "Tokens each user holds.", least="1"),
 ) -> Answer:
     """Dollars for a TB/s on two accelerators, the replica each needs, and what flips the order."""
+    told = (
+        accelerator.price_note(price),
+        against.price_note(against_price, "--against-price"),
+    )
+    price = accelerator.price_or(price)
+    against_price = against.price_or(against_price, "against_device_price")
     ours = bytes_per_usd(accelerator.memory_bytes_per_s * achieved, price)
     theirs = bytes_per_usd(against.memory_bytes_per_s * against_achieved, against_price)
     better = (ours / theirs).named("advantage", "x")
@@ -184,6 +200,7 @@ def dollars_per_bandwidth(
             for chip, cost in ((accelerator, price), (against, against_price))
         ),
         notes=(
+            *told,
             "on paper is not achieved: kernels that reach less of the newer memory eat the "
             "advantage, and how much of it may be lost is the flip fraction",
         ),

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.catalog.models import Model
-from ridgeline.physics.roofline import fitting_batch
 from ridgeline.quantity import Number, Quantity, ceil, choose, floor, given, smallest
-from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, one_token
+from ridgeline.serving.plan.closed_loop import ClosedLoop, closed_loop
+from ridgeline.serving.plan.decode import WEIGHT_DTYPES, Decode, an_engine, one_token
 from ridgeline.serving.plan.splits import check_divides, check_tensor_parallel, points, splits
+from ridgeline.show import show
 from ridgeline.topics import DTYPES, Answer, a_model, amount, an_accelerator, choice, count, topic
 from ridgeline.working.formula import bound
 
@@ -44,7 +45,7 @@ def users_per_node(
     roofline_share: Number = amount(
         "0.7",
         "",
-        "Share of bandwidth and peak that decode attains.",
+        "Share of bandwidth and peak that decode attains under the roofline.",
         least="0.01",
         most="1",
         interval=("0.5", "0.9"),
@@ -52,8 +53,21 @@ def users_per_node(
     ),
     dtype: str = choice("bf16", WEIGHT_DTYPES, "Type of the weights; native is as shipped."),
     kv_dtype: str = choice("bf16", DTYPES, "Type of the cache."),
+    engine: str = an_engine(),
+    answer_share: Number = amount(
+        "12.5 %",
+        "%",
+        "Share of a context that is answer, for `with_prompts`; the rest came as a prompt.",
+        least="0.1 %",
+        most="99.9 %",
+        source="assumed: 7k of prompt and 1k of answer in 8k",
+    ),
 ) -> Answer:
-    """How many users with full contexts a node holds, what binds, how many nodes it takes."""
+    """How many users with full contexts a node holds, what binds, how many nodes it takes.
+
+    The users are those whose caches fit and whose tokens are in time while nobody prefills.
+    `with_prompts` counts what the prompts of the others take, by the fitted step-time model.
+    """
     split = choose(tensor_parallel > 0, tensor_parallel, gpus, why="a split is given")
     split = split.named("gpus_per_copy", "GPUs")
     check_tensor_parallel(model, split)
@@ -67,14 +81,16 @@ def users_per_node(
         roofline_share,
         roofline_share,
         whole_cache=attention == "data",
+        engine=engine,
     )
     per_user = decode.sequence_bytes(context_tokens).named("per_user_bytes")
     left = _left(decode, memory_share, reserved_bytes)
-    copy = smallest(
-        memory=_by_memory(decode, left, context_tokens),
-        bandwidth=_by_bandwidth(decode, user_tokens_per_s, context_tokens),
-        compute=_by_compute(decode, user_tokens_per_s, context_tokens),
-    ).named("users_per_copy", "users")
+    limits = {
+        "memory": _by_memory(decode, left, context_tokens),
+        "bandwidth": _by_bandwidth(decode, user_tokens_per_s, context_tokens),
+        "compute": _by_compute(decode, user_tokens_per_s, context_tokens),
+    }
+    copy = smallest(**limits).named("users_per_copy", "users")
     fit = (copy * gpus / split).named("users_per_node", "users")
     kept = floor(fit * (1 - headroom)).named("users_per_node_with_headroom", "users")
     values = {
@@ -84,20 +100,60 @@ def users_per_node(
         "users_per_node_with_headroom": kept,
         "per_user_bytes": per_user,
         "left_bytes": left,
-        "users_by_memory": _by_memory(decode, left, context_tokens),
-        "users_by_bandwidth": _by_bandwidth(decode, user_tokens_per_s, context_tokens),
-        "users_by_compute": _by_compute(decode, user_tokens_per_s, context_tokens),
+        **{f"users_by_{what}": most for what, most in limits.items()},
     }
+    loop = closed_loop(decode, context_tokens, answer_share, user_tokens_per_s)
+    if loop is not None:
+        values |= _with_prompts(loop.values(copy, gpus / split), users, headroom)
     can = max(points(kept)) > 0
     if not can:
         del values["nodes"], values["nodes_before_headroom"]
     return Answer(
         f"{{users_per_node}} with {{context_tokens}} each on one node of {{gpus}}; {_binds(copy)}. "
-        + ("{nodes} for {users} with {headroom} kept free" if can else _nobody(fit)),
+        + (_for_all(values) if can else _nobody(fit)),
         values,
         table=_table(decode, context_tokens, memory_share, reserved_bytes),
-        notes=_notes(decode, copy),
+        notes=(*_prompts(loop, values, copy), *_notes(decode, copy)),
         ok=can,
+    )
+
+
+def _with_prompts(
+    values: dict[str, Quantity], users: Number, headroom: Number
+) -> dict[str, Quantity]:
+    """What a closed loop gives, and the nodes that keep the rate in it; none where none do."""
+    held = floor(values["users_with_prompts"] * (1 - headroom))
+    if max(points(held)) <= 0:
+        return values
+    nodes = _nodes(users, held).named("nodes_with_prompts", "nodes")
+    return values | {"nodes_with_prompts": nodes}
+
+
+def _for_all(values: dict[str, Quantity]) -> str:
+    with_prompts = ", {nodes_with_prompts} where prompts are counted"
+    said = "{nodes} for {users} with {headroom} kept free"
+    return said + (with_prompts if "nodes_with_prompts" in values else "")
+
+
+def _prompts(
+    loop: ClosedLoop | None, values: dict[str, Quantity], copy: Quantity
+) -> tuple[str, ...]:
+    """What prompts take of the rate, in words, and the topic that has more of it."""
+    if loop is None:
+        return (
+            "Prompts are not counted: no steps are fitted to such a split or device. While one "
+            "user's prompt is read the others wait, so each gets less than said.",
+        )
+    told = [values[name] for name in ("tokens_per_s_with_prompts", "users_with_prompts")]
+    if any(len(points(one)) > 1 for one in told):
+        return ()  # a sweep: each point would have its own
+    rate, keep = (show(one) for one in told)
+    nodes = values.get("nodes_with_prompts")
+    need = f", which takes {show(nodes)}" if nodes is not None else ""
+    return (
+        "While the others' prompts are read a user waits: on a full node whose users go on asking "
+        f"each gets {rate} by the fitted steps, and {keep} would keep the rate{need}. With its "
+        f"interval: {loop.command(copy)}",
     )
 
 
@@ -122,15 +178,13 @@ def _by_memory(decode: Decode, left: Quantity, context: Number) -> Quantity:
 def _by_bandwidth(decode: Decode, rate: Number, context: Number) -> Quantity:
     """Users whose caches and the weights can be read in the time of a token."""
     limit = (one_token() / rate).named("token_s")
-    batch = fitting_batch(limit, decode.weights_s(), decode.sequence_read_s(context))
-    return batch.named("users_by_bandwidth", "users")
+    return decode.batch_by_reads(limit, context).named("users_by_bandwidth", "users")
 
 
 def _by_compute(decode: Decode, rate: Number, context: Number) -> Quantity:
     """Users whose tokens can be computed in the time of one."""
     limit = (one_token() / rate).named("token_s")
-    seconds = decode.sequence_compute_s(context)
-    return fitting_batch(limit, 0 * limit, seconds).named("users_by_compute", "users")
+    return decode.batch_by_arithmetic(limit, context).named("users_by_compute", "users")
 
 
 def _nodes(users: Number, fit: Quantity) -> Quantity:
@@ -195,4 +249,5 @@ def _notes(decode: Decode, copy: Quantity) -> tuple[str, ...]:
         )
     if bound(copy) != "memory":
         notes.append("Not memory but the rate each user wants binds: more memory would add none.")
+    notes.append(decode.told())
     return tuple(notes)

@@ -8,7 +8,7 @@ from ridgeline.physics.money import (
     usd_per_token,
 )
 from ridgeline.physics.training import training_flop_per_token, training_tokens_per_s
-from ridgeline.quantity import Number
+from ridgeline.quantity import Number, Quantity, value_of
 from ridgeline.topics import Answer, a_model, amount, an_accelerator, choice, count, topic
 
 #: Forward passes that a trained token costs: its own, and a backward of twice its work.
@@ -20,7 +20,7 @@ def training_cost(
     model: Model = a_model("llama-3.1-70b"),
     accelerator: Accelerator = an_accelerator("h100-sxm"),
     tokens: Number = amount("15T", "Ttokens", "Tokens of the run.", least="1"),
-    price: Number = amount("2.50 USD/h", "USD/h", "Price of a device.", least="0.01 USD/h"),
+    price: Number = amount("0 USD/h", "USD/h", "Price of a device; 0 takes the catalog's."),
     mfu: Number = amount(
         "0.4", "", "Share of the peak that training reaches.", least="0.001", most="1"
     ),
@@ -31,10 +31,10 @@ def training_cost(
     decode_step_s: Number = amount("25ms", "ms", "One decode step of that node.", least="0.1ms"),
 ) -> Answer:
     """Cost of a trained token and of a run, beside that of a generated token."""
-    flop = training_flop_per_token(model.active_params)
-    peak = accelerator.flop_per_s(dtype)
-    trained = training_usd_per_token(flop, price, peak, mfu).named("training_cost", "USD/Mtokens")
-    node = (price * node_gpus).named("node_price", "USD/h")
+    flop = training_flop_per_token(_visited_params(model))
+    peak, each = accelerator.flop_per_s(dtype), accelerator.price_or(price)
+    trained = training_usd_per_token(flop, each, peak, mfu).named("training_cost", "USD/Mtokens")
+    node = (each * node_gpus).named("node_price", "USD/h")
     decoded = decode_tokens_per_s(batch, decode_step_s).named("node_tokens_per_s")
     made = usd_per_token(node, decoded).named("decode_cost", "USD/Mtokens")
     even = (node / trained).named("even_tokens_per_s")
@@ -43,8 +43,8 @@ def training_cost(
         "prefill_cost", "USD/Mtokens", note="2N a token at the same MFU"
     )
     return Answer(
-        "training costs {training_cost}, {run_cost} for {tokens}; generating costs {decode_cost}, "
-        "and less than training above {even_tokens_per_s} a node",
+        "training costs {training_cost}, {run_cost} for {tokens} at {device_price}; generating "
+        "costs {decode_cost}, and less than training above {even_tokens_per_s} a node",
         {
             "training_cost": trained,
             "run_cost": (trained * tokens).named("run_cost", "USD"),
@@ -54,10 +54,25 @@ def training_cost(
             "prefill_cost": read,
             "gpu_time_s": (tokens / rate * gpus).named("gpu_time_s", "h", note="GPU-hours"),
             "run_s": (tokens / rate).named("run_s", "days"),
+            "device_price": each,
         },
         notes=(
+            accelerator.price_note(price),
+            "The MFU is taken as given; which one the best layout reaches: "
+            f"ridgeline plan training-layout --model {model.id} --accelerator {accelerator.id} "
+            f"--gpus {_first(gpus):.0f}",
             "training is cheaper a token only while decoding is memory-bound: a node that decodes "
             "fast enough, with a large batch, makes tokens for less",
             "reading a prompt costs a third of training on it at the same MFU",
         ),
     )
+
+
+def _visited_params(model: Model) -> Quantity:
+    """Parameters that a token passes: of a dense model all of `params`."""
+    return model.active_params if model.is_moe else model.params
+
+
+def _first(number: Quantity) -> float:
+    """The number; of a sweep its first point."""
+    return float(value_of(number).flat[0] if hasattr(number.value, "flat") else number.value)

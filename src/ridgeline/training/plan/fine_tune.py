@@ -22,6 +22,9 @@ _TOLD = {
     "sgd-momentum": "2 + 2, a 32-bit master and momentum",
 }
 
+#: What the usual figures leave out.
+_BARE = "state alone, all memory used"
+
 
 def state_of(params: Quantity, optimizer: str, name: str) -> Quantity:
     """Bytes of training so many parameters with that optimizer."""
@@ -48,10 +51,14 @@ def fine_tune_memory(
     sequence_tokens: Number = amount("4k", "tokens", "Tokens of a sequence.", least="1"),
     micro_batch: Number = count(1, "Sequences that pass at once.", noun="sequences"),
     recompute: str = choice("full", tuple(RECOMPUTE), "What the backward computes again."),
+    memory_share: Number = amount(
+        "0.9", "", "Share of memory for state and activations.", least="0.01", most="1"
+    ),
 ) -> Answer:
-    """Full fine-tuning against LoRA: state, devices, and the activations both pay.
+    """Full fine-tuning against LoRA: devices with activations, state, and what both pay.
 
-    Devices are counted for state alone, as the usual figures are, and with activations.
+    Devices are counted with the activations of a micro-batch and with room left for the runtime.
+    Beside them stand the usual figures, `full_gpus` and `lora_gpus`: state alone, memory full.
     """
     full = state_of(model.params, optimizer, "full_state_bytes")
     trained = adapter_params(model, rank, targets)
@@ -67,27 +74,34 @@ def fine_tune_memory(
     )
     both = micro_batch_bytes(recompute, line, whole, model.layers).named("activation_bytes")
     card = accelerator.memory_bytes
+    usable = (card * memory_share).named("usable_bytes")
+    full_total = (full + both).named("full_with_activations_bytes")
+    lora_total = (lora + both).named("lora_with_activations_bytes")
     return Answer(
-        "all weights of {model}: {full_state_bytes}, {full_gpus}; rank {rank} beside them: "
-        "{frozen_bytes} frozen and {adapter_state_bytes} trained, {lora_gpus}",
+        "all weights of {model} take {full_gpus_with_activations}, adapters of rank {rank} take "
+        "{lora_gpus_with_activations}, on {accelerator} with {memory_share} of its memory: "
+        "{full_state_bytes} of state against {lora_bytes}, and {activation_bytes} of activations",
         {
+            "full_gpus_with_activations": ceil(full_total / usable).named(
+                "full_gpus_with_activations", "GPUs"
+            ),
+            "lora_gpus_with_activations": ceil(lora_total / usable).named(
+                "lora_gpus_with_activations", "GPUs"
+            ),
             "full_state_bytes": full,
-            "full_gpus": ceil(full / card).named("full_gpus", "GPUs"),
+            "full_gpus": ceil(full / card).named("full_gpus", "GPUs", note=_BARE),
             "frozen_bytes": frozen,
             "adapter_state_bytes": adapter,
             "lora_bytes": lora,
-            "lora_gpus": ceil(lora / card).named("lora_gpus", "GPUs"),
+            "lora_gpus": ceil(lora / card).named("lora_gpus", "GPUs", note=_BARE),
             "adapter_params": trained,
             "activation_bytes": both,
-            "full_gpus_with_activations": ceil((full + both) / card).named(
-                "full_gpus_with_activations", "GPUs"
-            ),
-            "lora_gpus_with_activations": ceil((lora + both) / card).named(
-                "lora_gpus_with_activations", "GPUs"
-            ),
             "saved": (full / lora).named("saved", "x"),
         },
         notes=(
+            "one micro-batch is counted, split over the devices as tensor or pipeline ranks do; "
+            "where each device has its own (sharded data parallel), each holds all of "
+            "activation_bytes",
             "adapters do not save activations: gradients still flow through every layer",
             "adapters save gradients and optimizer, not the weights: those stay whole unless "
             "they are quantized (`qlora-memory`)",

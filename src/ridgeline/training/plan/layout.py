@@ -1,5 +1,7 @@
 """Layouts of a training run: all that divide are tried, and the best is explained."""
 
+from dataclasses import replace
+
 from ridgeline.catalog.accelerators import Accelerator, dtype_bytes
 from ridgeline.catalog.models import Model
 from ridgeline.physics.training import bubble_of_total
@@ -140,7 +142,18 @@ def training_layout(
     room = (machine.memory_bytes * memory_share).named("usable_bytes")
     check(model, work, machine, fixed)
     found = rank(work, machine, candidates(work, machine, fixed), float(room.value))
-    return _answer(work, machine, room, found, fixed)
+    answer = _answer(work, machine, room, found, fixed)
+    cost = _cost_command(model, accelerator, dtype, gpus, answer.values["mfu"])
+    return replace(answer, notes=(*answer.notes, f"what a run costs at this MFU: {cost}"))
+
+
+def _cost_command(
+    model: Model, accelerator: Accelerator, dtype: str, gpus: Quantity, mfu: Quantity
+) -> str:
+    return (
+        f"ridgeline plan training-cost --model {model.id} --accelerator {accelerator.id} "
+        f"--dtype {dtype} --gpus {_whole(gpus)} --mfu {float(value_of(mfu)):.3f}"
+    )
 
 
 def _whole(number: Quantity) -> int:

@@ -1,5 +1,6 @@
 """Spot training: a discount against the work that preemptions lose."""
 
+from ridgeline.catalog.accelerators import Accelerator
 from ridgeline.physics.money import (
     preemption_waste_s,
     spot_break_even_exact_s,
@@ -7,7 +8,7 @@ from ridgeline.physics.money import (
     spot_stretch,
 )
 from ridgeline.quantity import Number, Quantity, floor, given, holds
-from ridgeline.topics import Answer, amount, count, topic
+from ridgeline.topics import Answer, amount, an_accelerator, count, topic
 
 _CADENCES_MIN = (10, 30, 60)
 
@@ -28,8 +29,9 @@ def spot_training(
         source="assumed: 5 % an hour, which some zones see",
     ),
     nodes: Number = count(1, "Nodes of the gang: losing one stops all.", noun="nodes"),
+    accelerator: Accelerator = an_accelerator("h100-sxm", "Accelerator whose hours are bought."),
     price: Number = amount(
-        "2.50 USD/h", "USD/h", "On-demand price of a device.", least="0.01 USD/h"
+        "0 USD/h", "USD/h", "On-demand price of a device; 0 takes the catalog's."
     ),
 ) -> Answer:
     """When spot is worth its preemptions: cost of a useful hour, break-even, and largest gang.
@@ -42,12 +44,13 @@ def spot_training(
     first = spot_break_even_s(waste, discount)
     exact = spot_break_even_exact_s(interval_s, restart_s, discount)
     stretch = spot_stretch(interval_s, restart_s, mean)
-    useful = (price * (1 - discount) * stretch).named("useful_price", "USD/h")
-    ratio = (useful / price).named("cost_over_on_demand", "x")
+    listed = accelerator.price_or(price)
+    useful = (listed * (1 - discount) * stretch).named("useful_price", "USD/h")
+    ratio = (useful / listed).named("cost_over_on_demand", "x")
     return Answer(
         "spot pays while losses come further apart than {break_even_exact_s} ({break_even_s} to "
-        "first order); a useful hour costs {useful_price}, {cost_over_on_demand} the price on "
-        "demand",
+        "first order); a useful hour costs {useful_price}, {cost_over_on_demand} the "
+        "{device_price} on demand",
         {
             "break_even_exact_s": exact.named("break_even_exact_s", "s"),
             "break_even_s": first.named("break_even_s", "s", note="first order"),
@@ -55,6 +58,7 @@ def spot_training(
             "lost_share": (1 - 1 / stretch).named("lost_share", "%", note="expected, of wall time"),
             "useful_price": useful,
             "cost_over_on_demand": ratio,
+            "device_price": listed,
             "largest_gang": floor(node_loss_s / exact).named(
                 "largest_gang", "nodes", note="beyond it, never on spot"
             ),
@@ -62,6 +66,7 @@ def spot_training(
         },
         table=tuple(_cadence(minutes, restart_s, discount) for minutes in _CADENCES_MIN),
         notes=(
+            accelerator.price_note(price),
             "gangs multiply the rate: with n nodes losses come n times as often, so a large gang "
             "belongs on reserved machines whatever the discount",
             "the first-order rule is too pessimistic near break-even: it counts more loss than "
