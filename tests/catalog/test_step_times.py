@@ -52,7 +52,7 @@ def test_a_coefficient_comes_with_its_interval_and_its_source():
 
 
 @pytest.mark.parametrize(
-    "change", [{"coefficients": {"memory_share": {"value": 1}}}, {"colour": "red"}]
+    "change", [{"coefficients": {"bandwidth_share": {"value": 1}}}, {"colour": "red"}]
 )
 def test_a_row_with_a_coefficient_too_few_or_unknown_is_refused(change: dict[str, Any]):
     with pytest.raises(CatalogError), overlay({"step_times": [row(**change)]}):

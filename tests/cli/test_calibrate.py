@@ -28,7 +28,7 @@ def test_it_shows_coefficients_with_intervals_and_the_error_before_and_after(run
     said = CliRunner().invoke(calibrate, [str(runs)])
     assert said.exit_code == 0
     assert "3 runs, median error" in said.output
-    assert "memory_share" in said.output
+    assert "bandwidth_share" in said.output
     assert "..." in said.output
 
 

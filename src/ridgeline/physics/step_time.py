@@ -130,7 +130,7 @@ class Coefficients:
     are read while weights multiply, and what engines add is hidden too: a bound, not a fit.
     """
 
-    memory_share: Number
+    bandwidth_share: Number
     cache_share: Number
     compute_share: Number
     layer_s: Number
@@ -147,9 +147,9 @@ NAMES = tuple(
 )
 
 
-def roofline(memory_share: Number = 1.0, compute_share: Number = 1.0) -> Coefficients:
+def roofline(bandwidth_share: Number = 1.0, compute_share: Number = 1.0) -> Coefficients:
     """The ideal: shares of both peaks as said, nothing added, and all that can overlaps."""
-    shares = (memory_share, memory_share, compute_share)
+    shares = (bandwidth_share, bandwidth_share, compute_share)
     return Coefficients(*shares, 0.0, 0.0, 0.0, 0.0, source="the roofline", overlaps=True)
 
 
@@ -296,7 +296,7 @@ class StepTime:
     def weights_s(self, moved: Number) -> Number:
         """Reading so much of the weights."""
         rate = self.shape.memory_bytes_per_s * self.shape.tensor_parallel
-        return read_s(moved, rate * self.coefficients.memory_share)
+        return read_s(moved, rate * self.coefficients.bandwidth_share)
 
     @property
     def cache_bytes_per_s(self) -> Number:

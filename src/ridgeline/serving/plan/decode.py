@@ -155,7 +155,7 @@ class Decode:
     @property
     def bytes_per_s(self) -> Quantity:
         """Bandwidth of all devices, as far as it is attained."""
-        rate = self.devices * self.accelerator.memory_bytes_per_s * self.coefficients.memory_share
+        rate = self.devices * self.accelerator.memory_bytes_per_s * self.coefficients.bandwidth_share
         return rate.named("attained_bytes_per_s")
 
     @property
@@ -184,7 +184,7 @@ class Decode:
         Of a mixture a token multiplies only the active part of what a large batch reads.
         """
         rate = self._rate() * self.coefficients.compute_share
-        bandwidth = self.accelerator.memory_bytes_per_s * self.coefficients.memory_share
+        bandwidth = self.accelerator.memory_bytes_per_s * self.coefficients.bandwidth_share
         tokens = ridge_tokens(rate, bandwidth, self._value_bytes())
         if self.model.is_moe:
             tokens = tokens * self.model.params / self.model.active_params
