@@ -37,7 +37,7 @@ test: .venv/.setup-dev  ## all tests but the slow ones
 	$(PYTEST) -m 'not slow'
 
 prove: .venv/.setup-dev  ## every test that proves a row of the ledger, slow ones too; records the outcome
-	$(PYTEST) -m proves --record-proofs src/ridgeline/ledger/proofs.json
+	$(PYTEST) -m proves --record-proofs=src/ridgeline/ledger/proofs.json
 
 lint: .venv/.setup-dev  ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check .
