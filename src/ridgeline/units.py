@@ -220,7 +220,7 @@ def parse_number(text: str, dimension: Dimension) -> tuple[float, Unit]:
     if symbol in ("b", "t") and (not dimension or dimension in _SPOKEN):
         letter, symbol = symbol, ""  # "70b" are billions where no bits are wanted
     if not math.isfinite(number):
-        raise UnitError(f"{text!r} is not a finite number", remedy="a smaller one")
+        raise UnitError(f"{text!r} is too large to compute with", remedy="a smaller one")
     if letter and not symbol and _ATOMS.get(letter, (0, NONE))[1] == dimension != NONE:
         letter, symbol = "", letter  # "80 B" are bytes where bytes are wanted, "10 K" a temperature
     is_binary = letter in ("k", "K") and dimension == _TOKEN
@@ -234,7 +234,7 @@ def parse_number(text: str, dimension: Dimension) -> tuple[float, Unit]:
         wrong, right = _kind(unit.dimension), _kind(dimension)
         raise UnitError(f"{text!r} is {wrong}, not {right}", remedy=_example(dimension))
     if not math.isfinite(number * unit.factor):
-        raise UnitError(f"{text!r} is not a finite number", remedy="a smaller one")
+        raise UnitError(f"{text!r} is too large to compute with", remedy="a smaller one")
     return number * unit.factor, unit
 
 

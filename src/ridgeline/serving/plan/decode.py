@@ -155,7 +155,8 @@ class Decode:
     @property
     def bytes_per_s(self) -> Quantity:
         """Bandwidth of all devices, as far as it is attained."""
-        rate = self.devices * self.accelerator.memory_bytes_per_s * self.coefficients.bandwidth_share
+        peak = self.devices * self.accelerator.memory_bytes_per_s
+        rate = peak * self.coefficients.bandwidth_share
         return rate.named("attained_bytes_per_s")
 
     @property
