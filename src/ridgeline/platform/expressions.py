@@ -205,9 +205,12 @@ class _Walker:
         return tuple(self.visit(one) for one in node.elts)
 
     def _dict(self, node: ast.Dict) -> Value:
-        if any(key is None for key in node.keys):
-            raise self.wrong("** is not part of this language")
-        return {self.visit(key): self.visit(value) for key, value in zip(node.keys, node.values)}  # type: ignore[arg-type]  # noqa: B905
+        found = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                raise self.wrong("** is not part of this language")
+            found[self.visit(key)] = self.visit(value)
+        return found
 
     def _binop(self, node: ast.BinOp) -> Value:
         left, right = (self._number(self.visit(side)) for side in (node.left, node.right))
@@ -326,7 +329,7 @@ class _Walker:
         try:
             signature.bind(*arguments, **named)
         except TypeError as error:
-            name = ast.unparse(called) if isinstance(called, ast.Name) else f".{called.attr}"  # type: ignore[attr-defined]
+            name = f".{called.attr}" if isinstance(called, ast.Attribute) else ast.unparse(called)
             parameters = ", ".join(
                 one.name if one.default is one.empty else f"{one.name}={one.default}"
                 for one in signature.parameters.values()
