@@ -188,3 +188,20 @@ def test_only_what_was_abandoned_long_ago_is_swept(source: Path, cache_dir: Path
     ConvertedCache(cache_dir).tensors(source, "fp32", SHAPES, convert)
     assert fresh.exists()
     assert not abandoned.exists()
+
+
+def test_another_that_finishes_during_the_sweep_is_no_error(
+    source: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = cache_dir / "weights"
+    folder.mkdir(parents=True)
+    (folder / ".unfinished-1").write_bytes(b"half")
+    glob = Path.glob
+
+    def finished_when_listed(path: Path, pattern: str) -> list[Path]:
+        found = list(glob(path, pattern))
+        (folder / ".unfinished-1").unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "glob", finished_when_listed)
+    assert equal(ConvertedCache(cache_dir).tensors(source, "fp32", SHAPES, convert))

@@ -141,7 +141,13 @@ def _forget_older(entry: Path) -> None:
         for file in entry.parent.iterdir()
         if file.name.startswith(f"{source}-") and file.name.endswith(f"-{dtype}") and file != entry
     ]
-    limit = time.time() - ABANDONED_AFTER_S
-    unfinished = entry.parent.glob(f"{UNFINISHED}*")
-    for file in [*older, *(file for file in unfinished if file.stat().st_mtime < limit)]:
+    abandoned = [file for file in entry.parent.glob(f"{UNFINISHED}*") if _is_abandoned(file)]
+    for file in [*older, *abandoned]:
         file.unlink(missing_ok=True)
+
+
+def _is_abandoned(unfinished: Path) -> bool:
+    try:
+        return unfinished.stat().st_mtime < time.time() - ABANDONED_AFTER_S
+    except FileNotFoundError:  # another process has just renamed it to its place
+        return False
