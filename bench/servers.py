@@ -1,8 +1,8 @@
 """A server under measurement: started, timed, held still while the other runs, and stopped.
 
-Law of this file: of two servers only one may use the CPU at a time. The other is stopped by
-SIGSTOP, all of its processes, and its CPU time is read before and after to prove it. Nothing
-outlives `stop`. `bench/engine.py` calls it. Linux and macOS (signals and psutil).
+Law of this file: of all servers only one may use the CPU at a time. The others are stopped by
+SIGSTOP, all of their processes, and their CPU time is read before and after to prove it. Nothing
+outlives `stop`. `bench/rounds.py` calls it. Linux and macOS (signals and psutil).
 """
 
 import asyncio
@@ -12,10 +12,11 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import psutil
@@ -26,6 +27,7 @@ from ridgeline.errors import BenchError, LaunchError
 START_MOST_S = 420.0  # a cold compile cache took a peer 150 s
 STOP_MOST_S = 20.0
 RSS_EVERY_S = 0.25
+HELD_MOST_S, HELD_EVERY_S = 10.0, 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,17 @@ class Server:
         return total_s
 
     def pause(self) -> None:
-        """Holds every process still; a paused server uses no CPU at all."""
+        """Holds every process still; a paused server uses no CPU at all.
+
+        A signal takes effect when its process is next looked at, so this waits until it has.
+        Raises BenchError when a process goes on.
+        """
         self._signal(signal.SIGSTOP)
+        end_s = time.perf_counter() + HELD_MOST_S
+        while not all(_is_still(process) for process in self.processes()):
+            if time.perf_counter() > end_s:
+                raise BenchError(f"{self.name} cannot be held still", where="SIGSTOP")
+            time.sleep(HELD_EVERY_S)
 
     def resume(self) -> None:
         """Lets every process go on."""
@@ -153,6 +164,12 @@ class Server:
         self._watcher.join()
 
 
+def _is_still(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Whose CPU time a stretch of measurement was, as shares (0..1) of the whole machine."""
@@ -165,21 +182,21 @@ class Usage:
 class CpuMeter:
     """Tells our servers' CPU time from everybody else's (a hypervisor's theft included)."""
 
-    def __init__(self, running: Server, idle: Server | None) -> None:
+    def __init__(self, running: Server, idle: Sequence[Server]) -> None:
         self._running, self._idle = running, idle
         self._at_s = time.perf_counter()
         self._busy_s = machine_busy_s()
         self._own_s = running.cpu_s() + _client_cpu_s()
-        self._idle_s = idle.cpu_s() if idle else 0.0
+        self._idle_s = sum(server.cpu_s() for server in idle)
 
     def read(self) -> Usage:
-        """The stretch since this was made. Raises BenchError when the paused server ran."""
+        """The stretch since this was made. Raises BenchError when a paused server ran."""
         wall_s = time.perf_counter() - self._at_s
         whole_s = wall_s * (psutil.cpu_count() or 1)
         own_s = self._running.cpu_s() + _client_cpu_s() - self._own_s
-        idle_s = self._idle.cpu_s() - self._idle_s if self._idle else 0.0
+        idle_s = sum(server.cpu_s() for server in self._idle) - self._idle_s
         if idle_s > 0.01 * wall_s:
-            raise BenchError(f"the paused server used {idle_s:.2f} s of CPU in {wall_s:.1f} s")
+            raise BenchError(f"a paused server used {idle_s:.2f} s of CPU in {wall_s:.1f} s")
         others_s = max(machine_busy_s() - self._busy_s - own_s, 0.0)
         return Usage(wall_s, own_s / whole_s, others_s / whole_s)
 
@@ -194,8 +211,13 @@ def machine_busy_s() -> float:
     return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
 
 
-async def warm_up(server: Server, prompts: list[str], prompt_tokens: int) -> None:
+async def warm_up(
+    server: Server,
+    prompts: Sequence[str],
+    prompt_tokens: int,
+    asks: Mapping[str, Any] | None = None,
+) -> None:
     """A few requests that are not measured: caches fill and just-in-time compilers finish."""
-    target = Target(server.url, server.model, prompt_tokens, output_tokens=16)
+    target = Target(server.url, server.model, prompt_tokens, output_tokens=16, asks=asks or {})
     async with aiohttp.ClientSession() as session:
         await asyncio.gather(*(complete(session, target, prompt) for prompt in prompts))

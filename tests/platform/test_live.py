@@ -48,6 +48,7 @@ def test_threads_are_shared_among_the_replicas(tmp_path):
     assert (first.name, second.name) == ("a-0", "a-1")
     argv = first.argv
     assert argv[argv.index("--threads") + 1] == str(max(1, cores() // 2))
+    assert argv[argv.index("--speculation") + 1] == "off"
     assert argv[argv.index("serve") + 1] == str(weights)
     assert "--supervised" in argv
 

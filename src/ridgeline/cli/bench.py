@@ -1,5 +1,7 @@
 """`ridgeline bench`: measure an OpenAI-compatible server under load; compare two measurements.
 
+`bench engine`, which needs no server, is in `bench_engine`.
+
 Exit status: 0; 1 where the answer is no (goodput below --attainment, no load held, nothing was
 answered, a run flagged, the client was the bottleneck); 2 bad input; 130 after Ctrl-C.
 """
@@ -14,6 +16,7 @@ from typing import Any
 
 import click
 
+from ridgeline.cli.bench_engine import engine
 from ridgeline.cli.extras import needs
 from ridgeline.errors import BenchError, SpecError
 from ridgeline.units import parse_seconds
@@ -27,6 +30,9 @@ INTERRUPTED = 130
 @click.group()
 def bench() -> None:
     """Measure a server under load."""
+
+
+bench.add_command(engine)
 
 
 def seconds(_: click.Context, __: click.Parameter, value: str | None) -> float | None:

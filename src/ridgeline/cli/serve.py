@@ -40,13 +40,34 @@ def say(event: Mapping[str, Any]) -> None:
 @click.option("--name", help="What clients call the model; its file's name where not given.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8001, show_default=True, type=click.IntRange(0, 65535))
-@click.option("--dtype", default="bf16", show_default=True, type=click.Choice(["bf16", "fp32"]))
+@click.option(
+    "--dtype",
+    default="bf16",
+    show_default=True,
+    type=click.Choice(["bf16", "fp32", "int8"]),
+    help="int8: weights and activations of the layers (W8A8), faster and less exact.",
+)
+@click.option(
+    "--kv-cache-dtype",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "int8"]),
+    help="int8: half the memory for a context.",
+)
 @click.option("--threads", default=0, type=click.IntRange(min=0), help="0: every core.")
 @click.option("--max-model-len", default=0, type=click.IntRange(min=0), help="0: the model's.")
 @click.option("--max-seqs", default=64, show_default=True, type=click.IntRange(min=1))
 @click.option("--max-batched-tokens", default=512, show_default=True, type=click.IntRange(min=1))
 @click.option("--kv-cache", default="1GB", show_default=True, callback=size)
 @click.option("--prefix-caching/--no-prefix-caching", default=True, show_default=True)
+@click.option(
+    "--speculation",
+    default="off",
+    show_default=True,
+    type=click.Choice(["off", "ngram"]),
+    help="ngram: guess from the text so far where there is room; the answers stay the same.",
+)
+@click.option("--draft-tokens", default=8, show_default=True, type=click.IntRange(1, 16))
 @click.option("--api-key-env", metavar="VARIABLE", help="Environment variable with clients' key.")
 @click.option("--supervised", is_flag=True, hidden=True)
 def serve(
@@ -55,12 +76,15 @@ def serve(
     host: str,
     port: int,
     dtype: str,
+    kv_cache_dtype: str,
     threads: int,
     max_model_len: int,
     max_seqs: int,
     max_batched_tokens: int,
     kv_cache: int,
     prefix_caching: bool,
+    speculation: str,
+    draft_tokens: int,
     api_key_env: str | None,
     supervised: bool,
 ) -> None:
@@ -85,12 +109,15 @@ def serve(
     config = EngineConfig(
         model=find_model(model),
         dtype=dtype,
+        kv_cache_dtype=kv_cache_dtype,
         threads=threads,
         max_model_len=max_model_len,
         max_seqs=max_seqs,
         max_batched_tokens=max_batched_tokens,
         kv_cache_bytes=kv_cache,
         prefix_caching=prefix_caching,
+        speculation=speculation,
+        draft_tokens=draft_tokens,
         cache_dir=cache_home() / "models",
     )
     if supervised:

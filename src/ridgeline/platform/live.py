@@ -194,11 +194,14 @@ def _arguments(model: ModelSpec, threads: int) -> list[str]:
         "--host": "127.0.0.1",
         "--port": 0,
         "--dtype": engine.dtype,
+        "--kv-cache-dtype": engine.kv_cache_dtype,
         "--threads": engine.threads or threads,
         "--max-model-len": engine.max_model_len,
         "--max-seqs": engine.max_seqs,
         "--max-batched-tokens": engine.max_batched_tokens,
         "--kv-cache": engine.kv_cache,
+        "--speculation": engine.speculation,
+        "--draft-tokens": engine.draft_tokens,
     }
     told = [str(part) for option in options.items() for part in option]
     caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"

@@ -8,7 +8,14 @@ import ipaddress
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from ridgeline.units import parse_bytes
 
@@ -25,13 +32,28 @@ class RidgelineEngine(Part):
     """Ridgeline's own engine, started and watched on this machine."""
 
     kind: Literal["ridgeline"] = "ridgeline"
-    dtype: Literal["bf16", "fp32"] = Field("bf16", description="type of weights and cache")
+    dtype: Literal["bf16", "fp32", "int8"] = Field(
+        "bf16", description="what is computed in; int8: weights and activations of layers (W8A8)"
+    )
+    kv_cache_dtype: Literal["auto", "int8"] = Field(
+        "auto", description="type of cached keys and values; auto: as the model computes"
+    )
     threads: int = Field(0, ge=0, description="threads of one replica; 0 shares all cores evenly")
     max_model_len: int = Field(0, ge=0, description="longest sequence in tokens; 0: the model's")
     max_seqs: int = Field(64, ge=1, description="sequences that run at once in a replica")
     max_batched_tokens: int = Field(512, ge=1, description="token budget of one step")
     kv_cache: Bytes = Field(1_000_000_000, description="paged key-value cache, e.g. 1GB")
     prefix_caching: bool = Field(True, description="reuse the cache of equal prompt beginnings")
+    speculation: Literal["off", "ngram"] = Field(
+        "off", description="guess tokens from the text so far, where steps are found to have room"
+    )
+    draft_tokens: int = Field(8, ge=1, le=16, description="guesses in a row for one sequence")
+
+    @field_validator("speculation", mode="before")
+    @classmethod
+    def _off_is_a_word(cls, value: object) -> object:
+        """YAML reads a bare `off` as false."""
+        return "off" if value is False else value
 
 
 class UrlEngine(Part):

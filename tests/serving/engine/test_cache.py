@@ -9,7 +9,7 @@ from ridgeline.serving.engine.cache import Arena, block_bytes
 SHAPE = Architecture("llama", 3, 64, 4, 2, 16, 96, 300, 512, 1e4, 1e-5)
 
 
-@pytest.mark.parametrize(("dtype", "item_bytes"), [("bf16", 2), ("fp32", 4)])
+@pytest.mark.parametrize(("dtype", "item_bytes"), [("bf16", 2), ("fp32", 4), ("int8", 1 + 4 / 16)])
 @pytest.mark.parametrize("block_size", [16, 32])
 def test_the_arena_is_as_large_as_its_blocks(dtype: str, item_bytes: int, block_size: int):
     one = block_bytes(SHAPE, block_size, dtype)
@@ -30,14 +30,14 @@ def test_no_room_for_a_block_and_odd_block_sizes_are_refused():
         Arena.of_blocks(SHAPE, "bf16", 4, 24)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
 def test_a_copy_is_of_one_block_in_every_layer(dtype: str):
     arena = Arena.of_blocks(SHAPE, dtype, 4, 32)
     chance = np.random.default_rng(0)
-    for items in (arena.keys, arena.values):
-        items[:] = chance.integers(1, 1000, items.shape)
-    before = arena.keys.copy(), arena.values.copy()
+    for items in arena.arrays:
+        items[:] = chance.integers(1, 100, items.shape)
+    before = [items.copy() for items in arena.arrays]
     arena.copy_block(1, 3)
-    for items, old in zip((arena.keys, arena.values), before, strict=True):
+    for items, old in zip(arena.arrays, before, strict=True):
         assert (items[:, 6:8] == old[:, 2:4]).all()
         assert (items[:, :6] == old[:, :6]).all()

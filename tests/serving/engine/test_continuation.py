@@ -109,3 +109,50 @@ def test_each_log_probability_starts_where_its_text_does(said: str, stops: list[
     else:
         assert len(entries) == len(sent.encode())
     assert [one.start for one in entries] == sorted(one.start for one in entries)
+
+
+def in_steps(steps: list[Output], sizes: list[int]) -> list[Output]:
+    """The same tokens, several in an output."""
+    joined, at = [], 0
+    while at < len(steps):
+        size = sizes[len(joined) % len(sizes)]
+        group = steps[at : at + size]
+        joined.append(
+            Output(
+                "r",
+                0,
+                [token for each in group for token in each.tokens],
+                logprobs=[logprob for each in group for logprob in each.logprobs],
+                finish=group[-1].finish,
+            )
+        )
+        at += size
+    return joined
+
+
+@given(
+    st.text(alphabet="abé", min_size=1, max_size=20),
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.integers(0, 6),
+    st.sampled_from(["", "ab", "bé"]),
+)
+def test_how_tokens_came_in_steps_does_not_show(
+    said: str, sizes: list[int], min_tokens: int, stop: str
+) -> None:
+    """Neither in text, log-probabilities, the end, nor in the number of tokens that count."""
+    steps = outputs(said.encode())
+    seen = []
+    for each in (steps, in_steps(steps, sizes)):
+        one = continuation(*[stop][: len(stop)], logprobs=True, min_tokens=min_tokens)
+        deltas = fed(one, each)
+        told = [(p.token, p.start, p.logprob) for delta in deltas for p in delta.logprobs]
+        seen.append((text(deltas), told, deltas[-1].finish, one.tokens))
+    assert seen[0] == seen[1]
+
+
+def test_a_stop_string_within_the_engines_last_step_needs_no_telling() -> None:
+    [whole] = in_steps(outputs(b"an END of it"), [99])
+    delta = continuation("END").feed(whole)
+    assert (delta.text, delta.finish, delta.stopped) == ("an ", "stop", False)
+    [part] = in_steps(outputs(b"an END of it", finish=None), [99])
+    assert continuation("END").feed(part).stopped

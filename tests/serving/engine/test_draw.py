@@ -1,4 +1,4 @@
-"""The draw against a plain float64 implementation that sorts everything."""
+"""The draw, in every way there is, against a plain float64 implementation that sorts everything."""
 
 from typing import Any
 
@@ -6,116 +6,93 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from ways_to_draw import WAYS, draw_rows, probabilities
 
+from ridgeline.kernels.draws import Row
 from ridgeline.serving.engine import draw
-from ridgeline.serving.engine.messages import Sampling
 
 RULES = st.builds(
-    lambda temperature, min_p, top_k, top_p: Sampling(
-        1, temperature=temperature, min_p=min_p, top_k=top_k, top_p=top_p
+    lambda temperature, min_p, top_k, top_p: Row(
+        0, temperature=temperature, min_p=min_p, top_k=top_k, top_p=top_p
     ),
     st.sampled_from([0.3, 0.7, 1.0, 2.0]),
     st.sampled_from([0.0, 0.02, 0.3, 1.0]),
     st.sampled_from([0, 1, 3, 40, 10**6]),
     st.sampled_from([1.0, 0.97, 0.8, 0.5, 0.0]),
 )
+every_way = pytest.mark.parametrize("way", WAYS)
 
 
-def reference(logits: Any, rules: Sampling) -> tuple[Any, float]:
-    """Each token's probability, and how near any rule came to deciding otherwise."""
-    scaled = logits.astype(np.float64) / rules.temperature
-    probability = np.exp(scaled - scaled.max())
-    margin = 1.0
-    if rules.min_p:
-        kept = probability >= rules.min_p
-        if rules.min_p < 1:
-            margin = np.abs(probability - rules.min_p).min()
-        probability = np.where(kept, probability, 0)
-    if rules.top_k:
-        kth = np.sort(probability)[::-1][min(rules.top_k, len(logits)) - 1]
-        probability = np.where(probability >= kth, probability, 0)
-    probability /= probability.sum()
-    if rules.top_p < 1:
-        order = np.argsort(-probability, kind="stable")
-        reached = np.cumsum(probability[order])
-        count = min(int((reached < rules.top_p).sum()) + 1, len(order))
-        if rules.top_p > 0:
-            margin = min(margin, np.abs(reached - rules.top_p).min())
-        dropped = order[count:]
-        probability[dropped] = 0
-        probability /= probability.sum()
-    return probability, margin
+def drawn(way: str, logits: Any, rules: Row, chances: Any) -> list[int]:
+    rows = [rules._replace(chance=float(chance)) for chance in chances]
+    return [each.token for each in draw_rows(way, logits[None], rows)]
 
 
-def drawn(logits: Any, rules: Sampling, chance: float) -> int:
-    scratch = np.empty_like(logits)
-    return draw.draw(logits, float(logits.max()), rules, chance, scratch)
-
-
-def check_every_share(logits: Any, rules: Sampling) -> None:
-    probability, margin = reference(logits, rules)
+def check_every_share(way: str, logits: Any, rules: Row) -> None:
+    probability, margin = probabilities(logits, rules)
     assume(margin > 1e-6)
-    ends = np.cumsum(probability)
-    for token in np.flatnonzero(probability > 1e-4)[:200]:
-        middle = ends[token] - probability[token] / 2
-        assert drawn(logits, rules, float(middle)) == token
-    rare = [drawn(logits, rules, chance) for chance in (0.0, 1 - 2**-53)]
-    assert all(probability[token] > 0 for token in rare)
+    tokens = np.flatnonzero(probability > 1e-4)[:200]
+    middles = np.cumsum(probability)[tokens] - probability[tokens] / 2
+    assert drawn(way, logits, rules, middles) == tokens.tolist()
+    assert all(probability[token] > 0 for token in drawn(way, logits, rules, (0.0, 1 - 2**-53)))
 
 
+@every_way
 @settings(deadline=None)
 @given(st.integers(1, 700), st.integers(0, 2**32), st.floats(0.1, 6), RULES, st.booleans())
 def test_every_token_is_drawn_for_exactly_its_share_of_chance(
-    size: int, seed: int, spread: float, rules: Sampling, masked: bool
+    way: str, size: int, seed: int, spread: float, rules: Row, masked: bool
 ) -> None:
     random = np.random.default_rng(seed)
     logits = (random.standard_normal(size) * spread).astype(np.float32)
     if masked:
         logits[random.random(size) < 0.5] = -np.inf
         logits[random.integers(size)] = 1.0
-    check_every_share(logits, rules)
+    check_every_share(way, logits, rules)
 
 
+@every_way
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 300), st.integers(0, 2**32), st.integers(1, 4), RULES)
 def test_ties_are_decided_as_in_the_reference(
-    size: int, seed: int, values: int, rules: Sampling
+    way: str, size: int, seed: int, values: int, rules: Row
 ) -> None:
     logits = np.random.default_rng(seed).integers(0, values, size).astype(np.float32)
-    check_every_share(logits, rules)
+    check_every_share(way, logits, rules)
 
 
+@every_way
 @pytest.mark.parametrize("spread", [0.5, 4.0])
 @pytest.mark.parametrize(
     "rules",
     [
-        Sampling(1),
-        Sampling(1, temperature=0.7, top_p=0.93),
-        Sampling(1, top_p=0.93, top_k=50),
-        Sampling(1, top_p=0.93, min_p=0.01),
-        Sampling(1, top_p=0.999, temperature=1.5),
+        Row(0, temperature=1),
+        Row(0, temperature=0.7, top_p=0.93),
+        Row(0, temperature=1, top_p=0.93, top_k=50),
+        Row(0, temperature=1, top_p=0.93, min_p=0.01),
+        Row(0, temperature=1.5, top_p=0.999),
+        Row(0, temperature=1, top_k=40_000),
     ],
 )
-def test_a_large_vocabulary_of_uneven_size(rules: Sampling, spread: float) -> None:
+def test_a_large_vocabulary_of_uneven_size(way: str, rules: Row, spread: float) -> None:
     logits = (np.random.default_rng(5).standard_normal(50_003) * spread).astype(np.float32)
-    probability, _ = reference(logits, rules)
-    ends = np.cumsum(probability)
-    for token in np.argsort(-probability)[:100]:
-        if probability[token] > 1e-5:
-            middle = ends[token] - probability[token] / 2
-            assert drawn(logits, rules, float(middle)) == token
+    probability, _ = probabilities(logits, rules)
+    tokens = [token for token in np.argsort(-probability)[:100] if probability[token] > 1e-5]
+    middles = np.cumsum(probability)[tokens] - probability[tokens] / 2
+    assert drawn(way, logits, rules, middles) == tokens
 
 
-def test_of_equals_at_the_edge_of_the_nucleus_the_lower_ids_stay() -> None:
-    logits = np.zeros(4, np.float32)
-    rules = Sampling(1, top_p=0.5)
-    assert {drawn(logits, rules, chance) for chance in (0.0, 0.3, 0.6, 0.99)} == {0, 1}
+@every_way
+def test_of_equals_at_the_edge_of_the_nucleus_the_lower_ids_stay(way: str) -> None:
+    rules = Row(0, temperature=1, top_p=0.5)
+    assert set(drawn(way, np.zeros(4, np.float32), rules, (0.0, 0.3, 0.6, 0.99))) == {0, 1}
 
 
-def test_top_k_keeps_all_that_tie_with_the_last() -> None:
+@every_way
+def test_top_k_keeps_all_that_tie_with_the_last(way: str) -> None:
     logits = np.array([0, 2, 1, 1, 1], np.float32)
-    rules = Sampling(1, top_k=2)
-    assert {drawn(logits, rules, step / 100) for step in range(100)} == {1, 2, 3, 4}
+    rules = Row(0, temperature=1, top_k=2)
+    assert set(drawn(way, logits, rules, np.arange(100) / 100)) == {1, 2, 3, 4}
 
 
 @settings(deadline=None)

@@ -40,6 +40,10 @@ def test_names_and_values_are_vllms() -> None:
     for name in ("generation_tokens", "num_preemptions", "prefix_cache_queries"):
         assert values[f"vllm:{name}_total", ""] == 0
     assert values["vllm:cache_config_info", ""] == 1
+    values = scrape(Metrics("m"), Stats(drafts=5, draft_tokens=20, accepted_tokens=9))
+    assert values["vllm:spec_decode_num_drafts_total", ""] == 5
+    assert values["vllm:spec_decode_num_draft_tokens_total", ""] == 20
+    assert values["vllm:spec_decode_num_accepted_tokens_total", ""] == 9
     for reason in ("stop", "length", "abort"):
         assert values["vllm:request_success_total", reason] == 0
 

@@ -14,7 +14,7 @@ from tiny_models import FAMILIES, tiny_transformer, write_tiny
 from ridgeline.errors import ModelError
 from ridgeline.serving.engine.architecture import Architecture
 from ridgeline.serving.engine.cache import Arena
-from ridgeline.serving.engine.model import Model
+from ridgeline.serving.engine.model import Model, cache_dtype
 from ridgeline.serving.engine.model_files import open_model
 from ridgeline.serving.engine.runner import Rows, Runner, use_threads
 
@@ -25,31 +25,38 @@ BF16_TOLERANCE = 0.02
 measured, and 0.017 for transformers itself in bf16)."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Tiny products gain nothing from threads, and on a busy machine they wait for each other."""
+@pytest.fixture(autouse=True, scope="module", params=[None, "portable"])
+def _kernels(request) -> Iterator[None]:
+    """The fastest kernels of this machine, and those that every machine has; with one thread.
+
+    Tiny products gain nothing from threads, and on a busy machine they wait for each other.
+    """
     before = torch.get_num_threads()
     use_threads(1)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            patch.setenv("RIDGELINE_KERNELS", request.param)
+        yield
     use_threads(before)
 
 
 def runner_of(path: Path, dtype: str, *, blocks: int = 64) -> Runner:
     files = open_model(path)
-    model = Model(files.architecture, files.tensors(dtype), dtype)
-    return Runner(model, Arena.of_blocks(files.architecture, dtype, blocks, 16))
+    kind = cache_dtype(dtype)
+    model = Model(files.architecture, files.tensors(dtype), dtype, cache_dtype=kind)
+    return Runner(model, Arena.of_blocks(files.architecture, kind, blocks, 16))
 
 
 def every_logit(runner: Runner, tokens: list[int]) -> torch.Tensor:
     """Logits after each token, one step a token."""
     table = list(range(-(-len(tokens) // 16)))
     steps = [Rows(tokens[i : i + 1], i, table, samples=True) for i in range(len(tokens))]
-    return torch.cat([runner.run([step], []) for step in steps])
+    return torch.cat([torch.tensor(runner.run([step], [])) for step in steps])
 
 
 def last_logits(runner: Runner, tokens: list[int]) -> torch.Tensor:
     table = list(range(-(-len(tokens) // 16)))
-    return runner.run([Rows(tokens, 0, table, samples=True)], [])[0]
+    return torch.tensor(runner.run([Rows(tokens, 0, table, samples=True)], [])[0])
 
 
 @cache
@@ -91,26 +98,29 @@ def test_bf16_logits_stay_near_transformers_fp32(family):
     assert wrong <= BF16_TOLERANCE
 
 
-def test_the_likeliest_token_is_not_left_to_rounding(tmp_path):
-    """Logits of 16 have steps of 0.125 in bf16: the largest two often tie, until told apart."""
+@pytest.mark.parametrize("dtype", ["bf16", "int8"])
+def test_logits_are_not_rounded(tmp_path, dtype):
+    """Logits of 16 would have steps of 0.125 in bf16: the largest two would often tie."""
     write_tiny(tmp_path / "model", "llama")
     files = open_model(tmp_path / "model")
-    model = Model(files.architecture, files.tensors("bf16"), "bf16")
-    chance = torch.Generator().manual_seed(0)
-    model._head_VD = torch.randn((300, 64), generator=chance).bfloat16()
-    hidden = (2 * torch.randn((4000, 64), generator=chance)).bfloat16()
-    exact = hidden.float() @ model._head_VD.float().T
-    rounded = exact.bfloat16().float()
-    tied = (rounded == rounded.amax(1, keepdim=True)).sum(1) > 1
-    assert tied.sum() > 50
-    model._tell_leaders_apart(rounded, hidden)
-    assert torch.equal(rounded.argmax(1), exact.argmax(1))
+    model = Model(files.architecture, files.tensors("bf16"), dtype, cache_dtype="bf16")
+    runner = Runner(model, Arena.of_blocks(files.architecture, "bf16", 8, 16))
+    logits = last_logits(runner, list(prompt(30)))
+    assert not torch.equal(logits, logits.bfloat16().float())
+
+
+def test_an_int8_cache_is_for_models_that_compute_in_fewer_bits():
+    assert [cache_dtype(d) for d in ("fp32", "bf16", "int8")] == ["fp32", "bf16", "bf16"]
+    assert cache_dtype("bf16", "int8") == "int8"
+    with pytest.raises(ModelError, match="keeps keys and values in fp32"):
+        cache_dtype("fp32", "int8")
 
 
 def test_heads_that_no_kernel_can_run_are_refused_with_a_remedy():
-    shape = Architecture("llama", 1, 24, 2, 2, 12, 16, 16, 64, 1e4, 1e-5)
-    with pytest.raises(ModelError, match="multiples of 16") as refused:
-        Model(shape, {}, "fp32")
+    shape = Architecture("llama", 0, 24, 2, 2, 12, 16, 16, 64, 1e4, 1e-5)
+    tensors = {"model.embed_tokens.weight": torch.ones(16, 24), "model.norm.weight": torch.ones(24)}
+    with pytest.raises(ModelError, match="16") as refused:
+        Model(shape, tensors, "fp32", cache_dtype="fp32")
     assert refused.value.remedy
 
 
@@ -120,7 +130,7 @@ def test_no_wanted_row_gives_no_logits_but_fills_the_cache(family):
     tokens = list(prompt(40))
     nothing = runner.run([Rows(tokens[:39], 0, [0, 1, 2], samples=False)], [])
     assert nothing.shape == (0, 300)
-    got = runner.run([Rows(tokens[39:], 39, [0, 1, 2], samples=True)], [])[0]
+    got = torch.tensor(runner.run([Rows(tokens[39:], 39, [0, 1, 2], samples=True)], [])[0])
     whole = last_logits(runner_of(path, "fp32"), tokens)
     assert (got - whole).abs().max() <= 1e-4
 
@@ -146,7 +156,8 @@ def test_smollm2_logits_equal_transformers_on_the_dequantised_weights():
     tokens = tuple(files.tokenizer.encode("The capital of France is Paris, and that of Italy is"))
     expected = reference(model.eval(), tokens)
     for dtype in ("fp32", "bf16"):
-        runner = Runner(Model(a, files.tensors(dtype), dtype), Arena.of_blocks(a, dtype, 8, 16))
+        model_here = Model(a, files.tensors(dtype), dtype, cache_dtype=dtype)
+        runner = Runner(model_here, Arena.of_blocks(a, dtype, 8, 16))
         got = every_logit(runner, list(tokens))
         if dtype == "fp32":
             assert (got - expected).abs().max() <= 1e-3

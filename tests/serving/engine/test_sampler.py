@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ways_to_draw import WAYS, draws
 
 from ridgeline.serving.engine.messages import Sampling
 from ridgeline.serving.engine.sampler import Chosen, Sampler, State, fresh_seed
@@ -16,18 +16,36 @@ VOCAB = 97
 EOS = 2
 
 
-def sampler(**options: Any) -> Sampler:
-    return Sampler(VOCAB, (EOS,), **options)
+way = WAYS[0]
 
 
-def noise(rows: int, seed: int, spread: float = 3.0) -> torch.Tensor:
+@pytest.fixture(scope="module", params=WAYS, autouse=True)
+def _each_way(request: pytest.FixtureRequest) -> None:
+    global way  # hypothesis wants no fixtures that are made anew for each test
+    way = request.param
+
+
+def sampler(vocab: int = VOCAB, **options: Any) -> Sampler:
+    return Sampler(vocab, (EOS,), draws=draws(way, vocab), **options)
+
+
+def noise(rows: int, seed: int, spread: float = 3.0) -> Any:
     values = np.random.default_rng(seed).standard_normal((rows, VOCAB)) * spread
-    return torch.from_numpy(values.astype(np.float32))
+    return values.astype(np.float32)
+
+
+def zeros(rows: int) -> Any:
+    return np.zeros((rows, VOCAB), np.float32)
+
+
+def log_softmax(logits_V: Any) -> Any:
+    exact = logits_V.astype(np.float64)
+    return exact - np.log(np.exp(exact).sum())
 
 
 def one(logits: Any, rules: Sampling, prompt: list[int] | None = None) -> Chosen:
-    row = torch.as_tensor(logits, dtype=torch.float32).reshape(1, -1)
-    made = Sampler(row.shape[1], (EOS,))
+    row = np.asarray(logits, np.float32)[None]
+    made = sampler(row.shape[1])
     return made.sample(row, [made.open(rules, prompt or [], 0)])[0]
 
 
@@ -115,7 +133,7 @@ def test_greedy_takes_the_largest_after_bias_penalties_and_masks(
     state = made.open(greedy, prompt, 0)
     output: list[int] = []
     for logits in noise(steps, seed, spread=0.5):
-        expected = adjusted(logits.numpy(), greedy, prompt, output)
+        expected = adjusted(logits, greedy, prompt, output)
         token = made.sample(logits[None], [state])[0].token
         assert expected[token] >= expected.max() - 1e-4
         output.append(token)
@@ -138,14 +156,12 @@ def test_tokens_come_as_often_as_their_probabilities_say() -> None:
     logits = noise(1, 3, spread=1.0)
     rules = Sampling(1, temperature=0.8, top_k=12, seed=11)
     states = [made.open(rules, [], index) for index in range(8_000)]
-    counts = Counter(each.token for each in made.sample(logits.expand(8_000, -1), states))
-    kept = torch.topk(logits[0] / 0.8, 12)
-    expected = torch.softmax(kept.values, 0) * 8_000
-    chi_square = sum(
-        (counts[token] - share) ** 2 / share
-        for token, share in zip(kept.indices.tolist(), expected.tolist(), strict=True)
-    )
-    assert sum(counts[token] for token in kept.indices.tolist()) == 8_000
+    counts = Counter(each.token for each in made.sample(logits.repeat(8_000, axis=0), states))
+    kept = np.argsort(-logits[0])[:12]
+    expected = np.exp(log_softmax(logits[0, kept] / 0.8)) * 8_000
+    came = np.array([counts[token] for token in kept])
+    chi_square = ((came - expected) ** 2 / expected).sum()
+    assert came.sum() == 8_000
     assert chi_square < 31.3  # 11 degrees of freedom: exceeded once in a thousand
 
 
@@ -174,7 +190,7 @@ def test_without_a_seed_each_continuation_is_given_one() -> None:
 
 def test_min_tokens_forbids_an_end_and_no_longer_than_that() -> None:
     made = sampler()
-    logits = torch.zeros(1, VOCAB)
+    logits = zeros(1)
     logits[0, EOS], logits[0, 5], logits[0, 6] = 9, 8, 7
     rules = Sampling(9, temperature=0, min_tokens=2, stop_token_ids=(5,))
     state = made.open(rules, [], 0)
@@ -199,7 +215,7 @@ def test_the_grammar_decides_over_bias() -> None:
     grammar = Only(7, 8)
     rules = Sampling(1, temperature=0, logit_bias={8: 5.0, 9: 100.0})
     state = made.open(rules, [], 0, grammar)  # type: ignore[arg-type]
-    assert made.sample(torch.zeros(1, VOCAB), [state])[0].token == 8
+    assert made.sample(zeros(1), [state])[0].token == 8
     assert grammar.taken == [8]
     assert not state.complete
 
@@ -209,7 +225,7 @@ def test_a_grammar_that_has_ended_ends_in_spite_of_min_tokens() -> None:
     rules = Sampling(9, min_tokens=5)
     ended = made.open(rules, [], 0, Only(EOS))  # type: ignore[arg-type]
     open_ = made.open(rules, [], 0, Only(EOS, 30))  # type: ignore[arg-type]
-    logits = torch.zeros(2, VOCAB)
+    logits = zeros(2)
     logits[:, EOS] = 50
     assert [each.token for each in made.sample(logits, [ended, open_])] == [EOS, 30]
 
@@ -227,8 +243,8 @@ def test_a_grammar_that_fails_ends_its_own_row_only() -> None:
 def test_a_grammar_whose_tokens_the_model_finds_impossible_is_an_error() -> None:
     made = sampler()
     state = made.open(Sampling(9), [], 0, Only(4))  # type: ignore[arg-type]
-    logits = torch.zeros(1, VOCAB)
-    logits[0, 4] = -torch.inf
+    logits = zeros(1)
+    logits[0, 4] = -np.inf
     assert "impossible" in made.sample(logits, [state])[0].error
 
 
@@ -259,14 +275,16 @@ def test_logprobs_are_of_the_raw_logits_whatever_the_rules() -> None:
     rules = Sampling(
         1, temperature=0.3, top_k=2, logit_bias={7: 50.0}, repetition_penalty=1.5, logprobs=4
     )
-    chosen = one(logits, rules, prompt=[1, 2])
-    expected = torch.log_softmax(logits[0], 0)
+    chosen = one(logits[0], rules, prompt=[1, 2])
+    expected = log_softmax(logits[0])
     assert chosen.logprob is not None
     assert chosen.token == 7
     assert chosen.logprob.logprob == pytest.approx(float(expected[7]), abs=1e-5)
-    values, ids = torch.topk(expected, 4)
+    ids = np.argsort(-expected)[:4]
     assert [token for token, _ in chosen.logprob.top] == ids.tolist()
-    assert [value for _, value in chosen.logprob.top] == pytest.approx(values.tolist(), abs=1e-5)
+    assert [value for _, value in chosen.logprob.top] == pytest.approx(
+        expected[ids].tolist(), abs=1e-5
+    )
 
 
 def test_logprobs_can_be_of_the_chosen_token_alone() -> None:
@@ -298,8 +316,18 @@ def test_tokens_outside_the_vocabulary_are_refused(rules: Sampling, prompt: list
 
 def test_the_logits_are_left_as_they_were() -> None:
     logits = noise(2, 9)
-    before = logits.clone()
+    before = logits.copy()
     made = sampler()
     rules = Sampling(1, repetition_penalty=2.0, logit_bias={1: 3.0}, top_p=0.5, logprobs=3)
     made.sample(logits, [made.open(rules, [1, 2], index) for index in range(2)])
-    assert torch.equal(logits, before)
+    assert (logits == before).all()
+
+
+def test_rows_of_one_state_are_its_next_tokens_one_after_the_other() -> None:
+    rules = Sampling(50, seed=3, frequency_penalty=1.5, min_tokens=2)
+    logits = noise(6, 2)
+    made = sampler()
+    together, apart, other = (made.open(rules, [1], index) for index in (0, 0, 1))
+    chosen = made.sample(logits, [together, together, other, together, together, together])
+    mine = [each for at, each in enumerate(chosen) if at != 2]
+    assert mine == [made.sample(logits[at : at + 1], [apart])[0] for at in (0, 1, 3, 4, 5)]

@@ -304,6 +304,99 @@ def test_a_fork_does_not_inherit_hashes_of_its_parents_own_tokens() -> None:
     assert engine.book.table("c")[1] != ours == theirs
 
 
+# Guesses
+
+
+def guessed(engine: Batcher, **guesses: int) -> Step:
+    return engine.guess(engine.decide(), guesses)
+
+
+def test_a_decode_with_guesses_is_one_chunk_and_goes_on_behind_those_that_held() -> None:
+    engine = batcher()
+    engine.add("a", 10, 9)
+    run(engine)
+    step = guessed(engine, a=3)
+    assert step.chunks == (Chunk("a", 10, 4, True, guesses=3),)
+    assert step.decodes
+    assert len(engine.table("a")) == 4
+    engine.commit(step, {"a": 2})
+    assert chunks(run(engine)) == [("a", 13, 1, True)]
+
+
+def test_blocks_of_guesses_that_did_not_hold_are_free_again() -> None:
+    engine = batcher()
+    engine.add("a", 4, 20)
+    run(engine)
+    step = guessed(engine, a=9)
+    assert engine.book.used == 4
+    engine.commit(step)
+    assert engine.book.used == 2
+    assert chunks(run(engine)) == [("a", 5, 1, True)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "budget", "blocks", "given"),
+    [
+        (3, 20, 64, 64, 3),
+        (9, 6, 64, 64, 4),  # one token is known of six, and the last is sampled
+        (9, 2, 64, 64, 0),
+        (9, 20, 4, 64, 3),
+        (3, 20, 64, 7, 3),  # the second block holds three
+        (4, 20, 64, 7, 0),  # four need a third, and b has all the others
+    ],
+)
+def test_guesses_take_what_tokens_blocks_and_the_end_leave(
+    asked: int, most: int, budget: int, blocks: int, given: int
+) -> None:
+    engine = batcher(blocks=blocks, budget=budget, seqs=2)
+    engine.add("a", 4, most)
+    if blocks == 7:
+        engine.add("b", 18, 2)
+    run(engine)
+    assert guessed(engine, a=asked).chunks[0].guesses == given
+
+
+def test_every_decode_is_in_the_step_before_anybody_guesses() -> None:
+    engine = batcher(budget=8)
+    for name in "abc":
+        engine.add(name, 2, 9)
+    run(engine)
+    step = guessed(engine, a=9, b=9, c=9)
+    assert [(chunk.id, chunk.guesses) for chunk in step.chunks] == [("a", 5), ("b", 0), ("c", 0)]
+
+
+def test_neither_prompts_nor_first_tokens_are_guessed_on() -> None:
+    engine = batcher(budget=6, seqs=2)
+    engine.add("a", 9, 9, [b"1", b"2"])
+    assert not guessed(engine, a=3).decodes
+    run(engine, 2)
+    engine.add("b", 9, 9, [b"1", b"2"])
+    step = guessed(engine, a=3, b=3)
+    assert [(chunk.id, chunk.count, chunk.guesses) for chunk in step.chunks] == [
+        ("a", 4, 3),
+        ("b", 1, 0),
+    ], "b's only row gives its first token, of which there may be several"
+
+
+def test_only_blocks_full_of_tokens_that_held_are_found_later() -> None:
+    engine = batcher()
+    engine.add("a", 6, 9, [b"1"])
+    run(engine)
+    engine.commit(guessed(engine, a=3), {"a": 0})
+    assert engine._sequences["a"].computed == 7
+    engine.extend("a", [b"2"])
+    assert engine.book.cached([b"1", b"2"]) == 1, "the second block's last place held a guess"
+    run(engine)
+    assert engine.book.cached([b"1", b"2"]) == 2
+
+
+def test_a_step_with_guesses_does_not_repeat() -> None:
+    engine = batcher()
+    engine.add("a", 4, 20)
+    run(engine)
+    assert engine.horizon(guessed(engine, a=2)) == 1
+
+
 # Any mix of requests
 
 
@@ -328,14 +421,18 @@ class House:
     seqs: int
     budget: int
     caching: bool = True
+    guesses: int = 0  # at most so many for each sequence
 
 
 HOUSES = st.builds(
-    lambda blocks, seqs, spare, caching: House(blocks, seqs, seqs + spare, caching),
+    lambda blocks, seqs, spare, caching, guesses: House(
+        blocks, seqs, seqs + spare, caching, guesses
+    ),
     st.integers(4, 12),
     st.integers(1, 6),
     st.integers(0, 12),
     st.booleans(),
+    st.sampled_from([0, 0, 2, 6]),
 )
 REQUESTS = st.lists(
     st.builds(
@@ -367,7 +464,8 @@ class World:
     """Plays caller and engine: brings requests, keeps each block's content on paper, checks it.
 
     A chunk writes its tokens into the blocks, then everything up to its end is read back: a
-    block that is shared, reused, copied or found wrongly shows as a wrong token.
+    block that is shared, reused, copied or found wrongly shows as a wrong token. Guesses are
+    written too, right and wrong ones; a wrong one that stays shows when its place is read.
     """
 
     def __init__(self, house: House, requests: list[Request]) -> None:
@@ -378,6 +476,9 @@ class World:
         self.lines: dict[str, Line] = {}
         self.forked: set[str] = set()
         self.steps: list[Step] = []
+        self.chance = random.Random(repr((house, requests)))
+        self.guesses = house.guesses
+        self.held: dict[str, int] = {}
 
     @property
     def busy(self) -> bool:
@@ -388,15 +489,33 @@ class World:
         for number, request in enumerate(self.requests):
             if request.arrives == now:
                 self.arrive(f"r{number}", request)
-        step = self.engine.decide()
+        step = self.guess(self.engine.decide())
         self.steps.append(step)
         for name, line in list(self.lines.items()):
             if line.request.leaves == now - line.request.arrives:
                 self.end(name)
         self.execute(step)
-        self.engine.commit(step)
+        self.engine.commit(step, self.held)
         self.sample(step)
         self.engine.book.check()
+        for each in self.engine._running:
+            most = self.engine.book.blocks_for(each.tokens)
+            assert len(self.engine.table(each.id)) <= most, f"{each.id} kept blocks for guesses"
+
+    def guess(self, step: Step) -> Step:
+        """Guesses for some of the step's sequences, of which some hold."""
+        guessed = self.engine.guess(
+            step, {chunk.id: self.chance.randint(0, self.guesses) for chunk in step.chunks}
+        )
+        self.held = {
+            chunk.id: self.chance.randint(0, chunk.guesses)
+            for chunk in guessed.chunks
+            if chunk.guesses
+        }
+        assert [replace(c, count=c.count - c.guesses, guesses=0) for c in guessed.chunks] == list(
+            step.chunks
+        )
+        return guessed
 
     def arrive(self, name: str, request: Request) -> None:
         text = [request.text * 100 + position for position in range(request.prompt)]
@@ -413,19 +532,26 @@ class World:
             self.memory[each.target] = self.memory[each.source].copy()
         there = [chunk for chunk in step.chunks if chunk.id in self.lines]
         for chunk in there:
-            table, text = self.engine.table(chunk.id), self.lines[chunk.id].text
+            table, text = self.engine.table(chunk.id), self.spoken(chunk)
             for position in range(chunk.start, chunk.start + chunk.count):
                 self.memory[table[position // SIZE]][position % SIZE] = text[position]
         for chunk in there:
             table = self.engine.table(chunk.id)
             there_now = [token for block in table for token in self.memory[block]]
             read = there_now[: chunk.start + chunk.count]
-            assert read == self.lines[chunk.id].text[: len(read)], f"{chunk} reads {read}"
+            assert read == self.spoken(chunk)[: len(read)], f"{chunk} reads {read}"
+
+    def spoken(self, chunk: Chunk) -> list[int]:
+        """A sequence's tokens and its guesses: those that hold, then wrong ones."""
+        text, held = self.lines[chunk.id].text, self.held.get(chunk.id, 0)
+        right = [text[0] + len(text) + ahead for ahead in range(held)]
+        return text + right + [-2] * (chunk.guesses - held)
 
     def sample(self, step: Step) -> None:
         for chunk in step.chunks:
             if chunk.samples and chunk.id in self.lines:
-                self.grow(chunk.id, branch=0)
+                for _ in range(1 + self.held.get(chunk.id, 0)):
+                    self.grow(chunk.id, branch=0)
                 if chunk.id not in self.forked:
                     self.fork(chunk.id)
         for name in [name for name, line in self.lines.items() if not line.left]:

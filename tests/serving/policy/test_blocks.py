@@ -211,6 +211,20 @@ def test_a_fork_at_a_blocks_edge_copies_nothing() -> None:
     book.check()
 
 
+def test_a_shrunk_sequence_keeps_the_blocks_of_its_tokens_and_leaves_shared_ones_to_others() -> (
+    None
+):
+    book = opened(BlockBook(8, SIZE), "a", b"abcdef")
+    book.fork("a", "b")
+    assert book.grow("b", 12)
+    assert (len(book.table("b")), book.used) == (3, 3)
+    book.shrink("b", 5)
+    assert (len(book.table("b")), book.used) == (2, 2)
+    book.shrink("b", 4)
+    assert (len(book.table("b")), book.used) == (1, 2), "a has the second"
+    book.check()
+
+
 def test_without_caching_nothing_is_found_and_forks_still_share() -> None:
     book = BlockBook(8, SIZE, caching=False)
     book.open("a", 8)
@@ -297,6 +311,15 @@ class AnyOrder(RuleBasedStateMachine):
     def fork(self, choice: int) -> None:
         if name := self.pick(choice):
             self.paper.fork(name, self.name())
+
+    @rule(choice=st.integers(0, 99), tokens=st.integers(0, 6))
+    def guess_in_vain(self, choice: int, tokens: int) -> None:
+        if name := self.pick(choice):
+            book, known = self.paper.book, len(self.paper.texts[name])
+            free, table = book.free, book.table(name).copy()
+            book.grow(name, known + tokens)
+            book.shrink(name, known)
+            assert (book.free, book.table(name)) == (free, table)
 
     @rule(choice=st.integers(0, 99))
     def close(self, choice: int) -> None:

@@ -1,18 +1,9 @@
-"""The arena of cached keys and values: what lies where, and how a block is copied.
+"""The arena of cached keys and values: its memory, and how a block is copied.
 
 The law of this file: memory is taken once and zeroed lazily by the operating system, so that an
 engine starts without touching it; blocks are numbered by `serving.policy.blocks`, and only
-the room `kernels` knows how to read one. `runner` copies blocks, `model` reads and fills them.
-
-A block of sixteen tokens, of one layer and one key-value head (a longer block is several):
-
-    keys    [head_dim / 2] [16 keys] [2]     bf16: dimensions 2i and 2i+1 of a key are one word
-            [head_dim / 2] [2] [16 keys]     fp32
-    values  [8 pairs] [head_dim] [2]         bf16: keys 2j and 2j+1 of a dimension are one word
-            [8 pairs] [2] [head_dim]         fp32
-
-so that sixteen neighbours are one load, and a kernel with bf16 dot products (AVX512_BF16 or
-AMX) finds its operands in the order in which it wants them.
+`kernels` knows how to read one (`kernels.decoder.Cache` draws it). `runner` copies blocks, the
+decoder reads and fills them.
 """
 
 from dataclasses import dataclass
@@ -21,31 +12,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ridgeline.kernels.decoder import TOKENS, Cache, Items
 from ridgeline.serving.engine.architecture import Architecture
 
-TOKENS = 16
-"""Tokens of the smallest block; a block size is a multiple of it."""
-
-Items = npt.NDArray[Any]
-"""float32, or uint16 holding bf16 bits."""
+ITEMS: dict[str, npt.DTypeLike] = {"fp32": np.float32, "bf16": np.uint16, "int8": np.int8}
+_SCALE_BYTES = 4
 
 
 def block_bytes(architecture: Architecture, block_size: int, dtype: str) -> int:
-    """Bytes of one block over all layers, keys and values together."""
-    item_bytes = 2 if dtype == "bf16" else 4
+    """Bytes of one block over all layers, keys and values together, and int8's scales."""
     a = architecture
-    return 2 * a.layers * a.kv_heads * a.head_dim * block_size * item_bytes
+    each = a.head_dim * np.dtype(ITEMS[dtype]).itemsize + (_SCALE_BYTES if dtype == "int8" else 0)
+    return 2 * a.layers * a.kv_heads * block_size * each
 
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """All cached keys and values: `keys[layer]`, `values[layer]` as drawn above.
+    """All cached keys and values. `blocks` counts blocks of `block_size` tokens."""
 
-    `blocks` counts blocks of `block_size` tokens.
-    """
-
-    keys: Items
-    values: Items
+    cache: Cache
     blocks: int
     block_size: int
 
@@ -61,30 +46,39 @@ class Arena:
     def of_blocks(
         cls, architecture: Architecture, dtype: str, blocks: int, block_size: int
     ) -> "Arena":
-        """A zeroed arena of exactly `blocks` blocks."""
+        """A zeroed arena of exactly `blocks` blocks of fp32, bf16 or int8."""
         if blocks < 1:
             raise ValueError("the key-value cache holds not even one block")
         if block_size < TOKENS or block_size % TOKENS:
             raise ValueError(f"block size {block_size} is no multiple of {TOKENS}")
-        a = architecture
+        a, item = architecture, ITEMS[dtype]
         lead = (a.layers, blocks * (block_size // TOKENS), a.kv_heads)
-        if dtype == "bf16":
-            keys = np.zeros((*lead, a.head_dim // 2, TOKENS, 2), np.uint16)
-            values = np.zeros((*lead, TOKENS // 2, a.head_dim, 2), np.uint16)
-        else:
-            keys = np.zeros((*lead, a.head_dim // 2, 2, TOKENS), np.float32)
-            values = np.zeros((*lead, TOKENS // 2, 2, a.head_dim), np.float32)
-        return cls(keys, values, blocks, block_size)
+        pairs = dtype != "fp32"
+        keys = np.zeros((*lead, a.head_dim // 2, *((TOKENS, 2) if pairs else (2, TOKENS))), item)
+        values = np.zeros(
+            (*lead, TOKENS // 2, *((a.head_dim, 2) if pairs else (2, a.head_dim))), item
+        )
+        scales = [np.zeros((*lead, TOKENS), np.float32) for _ in range(2)]
+        key_scales, value_scales = scales if dtype == "int8" else (None, None)
+        cache = Cache(keys, values, key_scales, value_scales, block_size // TOKENS)
+        return cls(cache, blocks, block_size)
+
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """Everything cached, each [layers, sixteens, ...]."""
+        c = self.cache
+        found: list[Items | None] = [c.keys, c.values, c.key_scales, c.value_scales]
+        return [items for items in found if items is not None]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of keys and values together."""
-        return self.keys.nbytes + self.values.nbytes
+        """Bytes of all of it."""
+        return sum(items.nbytes for items in self.arrays)
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy one block in every layer (the copy of copy-on-write)."""
-        per = self.block_size // TOKENS
+        per = self.cache.blocks_per
         here = slice(source * per, (source + 1) * per)
         there = slice(target * per, (target + 1) * per)
-        for items in (self.keys, self.values):
+        for items in self.arrays:
             items[:, there] = items[:, here]

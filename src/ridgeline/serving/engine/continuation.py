@@ -6,7 +6,7 @@ stop string does not show in them either.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -66,6 +66,21 @@ class Continuation:
 
     def feed(self, output: Output) -> Delta:
         """One step's tokens of this choice."""
+        if self._search is None or len(output.tokens) < 2:
+            return self._feed(output)
+        # A step may bring several tokens, and a stop string end the choice in the midst of them.
+        texts: list[str] = []
+        logprobs: list[TokenLogprob] = []
+        for single in _singles(output):
+            delta = self._feed(single)
+            texts.append(delta.text)
+            logprobs += delta.logprobs
+            if delta.finish is not None:
+                break
+        stopped = delta.stopped and output.finish is None
+        return Delta(self._choice, "".join(texts), logprobs, delta.finish, stopped)
+
+    def _feed(self, output: Output) -> Delta:
         self.tokens += len(output.tokens)
         text = self._decode(output)
         if self._search is not None and self.tokens > self._min_tokens:
@@ -105,3 +120,16 @@ class Continuation:
         while self._waiting and (self._waiting[0].start < self._sent or (finish and not cut)):
             logprobs.append(self._waiting.popleft())
         return Delta(self._choice, text, logprobs, finish, stopped)
+
+
+def _singles(output: Output) -> Iterator[Output]:
+    """An output of several tokens as the outputs of one each that it stands for."""
+    last = len(output.tokens) - 1
+    for at, token in enumerate(output.tokens):
+        yield Output(
+            output.id,
+            output.index,
+            [token],
+            logprobs=output.logprobs[at : at + 1],
+            finish=output.finish if at == last else None,
+        )

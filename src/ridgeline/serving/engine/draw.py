@@ -1,19 +1,23 @@
 """One draw from one row of logits: temperature, min-p, top-k, top-p, and chance by counter.
 
-Called by `sampler`, a row at a time, so that a row's outcome cannot depend on its batch. Plain
-numpy on float32, sums in float64. No full sort: each rule first finds, at the speed of memory, a
-small set that certainly holds what it would keep, and is then exact on that set.
+The portable way, and the oracle of `kernels.native_draws`, which does the same in C++: `sampler`
+uses either, a row by itself, so that a row's outcome cannot depend on its batch. Plain numpy on
+float32, sums in float64. No full sort: each rule first finds, at the speed of memory, a small set
+that certainly holds what it would keep, and is then exact on that set.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.serving.engine.messages import Sampling
+from ridgeline.kernels.choose import PORTABLE, kernels
+from ridgeline.kernels.draws import Drawn, Draws, Row
+from ridgeline.kernels.native_draws import NativeDraws
 
-Row = NDArray[np.float32]
+Floats = NDArray[np.float32]
 Ids = NDArray[np.intp]
 
 _MASK = (1 << 64) - 1
@@ -36,14 +40,44 @@ def uniform(key: int, position: int) -> float:
     return (_mix((key + (position + 1) * _GOLDEN) & _MASK) >> 11) * 2.0**-53
 
 
-def draw(
-    logits_V: Row,
-    peak: float,
-    rules: Sampling,
-    chance: float,
-    scratch_V: Row,
-) -> int:
-    """The token that `chance` picks; `logits_V` may hold -inf, but not only; `peak` is its max.
+def open_draws(vocab: int, threads: int) -> Draws:
+    """The fastest way to draw on this machine."""
+    level = kernels()
+    if level == PORTABLE:
+        return PortableDraws(vocab)
+    return NativeDraws(vocab, level=level, threads=threads)
+
+
+class PortableDraws:
+    """Draws for one vocabulary, a row after the other."""
+
+    def __init__(self, vocab: int) -> None:
+        self._scratch_V = np.empty(vocab, np.float32)
+
+    def draw(self, logits_RV: Floats, adjusted_AV: Floats, rows: Sequence[Row]) -> list[Drawn]:
+        """One token for each of `rows`, in order, each by itself."""
+        return [
+            self._one(
+                logits_RV[row.row], adjusted_AV[row.adjusted] if row.adjusted >= 0 else None, row
+            )
+            for row in rows
+        ]
+
+    def _one(self, raw_V: Floats, adjusted_V: Floats | None, row: Row) -> Drawn:
+        logits_V = raw_V if adjusted_V is None else adjusted_V
+        best = int(logits_V.argmax())
+        peak = float(logits_V[best])  # NaN if any is NaN: argmax finds the first
+        if not math.isfinite(peak):
+            return Drawn(-1, peak)
+        token = draw(logits_V, peak, row, self._scratch_V) if row.temperature > 0 else best
+        if row.alternatives < 0:
+            return Drawn(token, peak)
+        normaliser = log_normaliser(raw_V, float(raw_V.max()))
+        return Drawn(token, peak, normaliser, largest(raw_V, row.alternatives).tolist())
+
+
+def draw(logits_V: Floats, peak: float, rules: Row, scratch_V: Floats) -> int:
+    """The token that the chance picks; `logits_V` may hold -inf, but not only; `peak` is its max.
 
     min-p keeps tokens with at least that share of the likeliest one's probability, top-k the k
     largest and all that tie with the last, top-p the fewest likeliest of what is left that have
@@ -52,13 +86,13 @@ def draw(
     floor = _floor(logits_V, peak, rules)
     if floor == -np.inf:
         weights = _weights(logits_V, peak, rules.temperature, scratch_V)
-        return _pick(weights, rules.top_p, chance)
+        return _pick(weights, rules.top_p, rules.chance)
     ids = np.flatnonzero(logits_V >= np.float32(floor))
     weights = _weights(logits_V[ids], peak, rules.temperature, scratch_V[: len(ids)])
-    return int(ids[_pick(weights, rules.top_p, chance)])
+    return int(ids[_pick(weights, rules.top_p, rules.chance)])
 
 
-def kth_largest(values: Row, k: int) -> float:
+def kth_largest(values: Floats, k: int) -> float:
     """The k-th largest value, 1 <= k <= len(values).
 
     The maxima of disjoint groups are values too, so the k-th largest of them is a lower bound:
@@ -72,7 +106,7 @@ def kth_largest(values: Row, k: int) -> float:
     return float(np.partition(values, len(values) - k)[len(values) - k])
 
 
-def largest(values: Row, k: int) -> Ids:
+def largest(values: Floats, k: int) -> Ids:
     """Where the k largest values are, largest first; of equals, lower ids first."""
     k = min(k, len(values))
     if k == 0:
@@ -81,12 +115,12 @@ def largest(values: Row, k: int) -> Ids:
     return ids[np.argsort(-values[ids], kind="stable")[:k]]
 
 
-def log_normaliser(logits_V: Row, peak: float) -> float:
+def log_normaliser(logits_V: Floats, peak: float) -> float:
     """Logarithm of the sum of exp(logits)."""
     return peak + float(np.log(np.exp(logits_V - np.float32(peak)).sum(dtype=np.float64)))
 
 
-def _floor(logits_V: Row, peak: float, rules: Sampling) -> float:
+def _floor(logits_V: Floats, peak: float, rules: Row) -> float:
     """The least logit that min-p and top-k keep; both are thresholds, so the higher counts."""
     floor = -np.inf
     if rules.min_p > 0:
@@ -96,7 +130,7 @@ def _floor(logits_V: Row, peak: float, rules: Sampling) -> float:
     return floor
 
 
-def _weights(logits: Row, peak: float, temperature: float, out: Row) -> Row:
+def _weights(logits: Floats, peak: float, temperature: float, out: Floats) -> Floats:
     """Probabilities but for their common factor, in `out`; the likeliest has 1."""
     np.subtract(logits, np.float32(peak), out=out)
     if temperature != 1:
@@ -105,7 +139,7 @@ def _weights(logits: Row, peak: float, temperature: float, out: Row) -> Row:
     return np.exp(out, out=out)
 
 
-def _pick(weights: Row, top_p: float, chance: float) -> int:
+def _pick(weights: Floats, top_p: float, chance: float) -> int:
     """The first position whose running sum exceeds that share of the whole, after top-p."""
     if top_p < 1:
         kept = _nucleus(weights, top_p)
@@ -116,7 +150,7 @@ def _pick(weights: Row, top_p: float, chance: float) -> int:
     return at if weights[at] > 0 else int(np.flatnonzero(weights[: at + 1])[-1])
 
 
-def _nucleus(weights: Row, top_p: float) -> Ids:
+def _nucleus(weights: Floats, top_p: float) -> Ids:
     """The positions of the fewest largest weights that have the share `top_p` of the mass.
 
     Weights under (1 - top_p) / n of the mass are, all together, less than 1 - top_p of it: the
@@ -140,7 +174,7 @@ class _RunningSum:
     Blocks are summed in float32, pairwise, and these sums in float64.
     """
 
-    def __init__(self, values: Row) -> None:
+    def __init__(self, values: Floats) -> None:
         whole = len(values) // _BLOCK * _BLOCK
         self._values = values
         blocks = values[:whole].reshape(-1, _BLOCK).sum(axis=1)

@@ -1,18 +1,19 @@
 """The engine: one step looks at what waits, asks the batch policy, runs the model, samples.
 
-No sockets and no clocks that decide anything: `process` feeds it messages and sends what it
+No sockets, and no clock that decides what is said: `process` feeds it messages and sends what it
 returns; tests call it directly. Token ids live here, counts and hashes in `policy.batch`.
 """
 
-import hashlib
 import time
-from array import array
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 
 from ridgeline.errors import ModelError
 from ridgeline.serving.engine.cache import Arena
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.constraint import Constraints, Matcher
+from ridgeline.serving.engine.draw import open_draws
+from ridgeline.serving.engine.lines import Line, draw_lines
 from ridgeline.serving.engine.messages import (
     Abort,
     Add,
@@ -22,39 +23,14 @@ from ridgeline.serving.engine.messages import (
     Stats,
     Stepped,
 )
-from ridgeline.serving.engine.model import Model
+from ridgeline.serving.engine.model import Model, cache_dtype, stored_dtype
 from ridgeline.serving.engine.model_files import ModelFiles, open_model
 from ridgeline.serving.engine.runner import Rows, Runner, use_threads
-from ridgeline.serving.engine.sampler import Chosen, Sampler, State
+from ridgeline.serving.engine.sampler import Sampler
+from ridgeline.serving.engine.sequence import Continuation
+from ridgeline.serving.engine.speculator import DRAFTS, Speculator
 from ridgeline.serving.policy.batch import Batcher, Chunk, Limits, Step
 from ridgeline.serving.policy.blocks import BlockBook
-
-
-@dataclass(slots=True)
-class Continuation:
-    """One sequence: a request's prompt and one of its `n` ways to go on.
-
-    `tokens` holds prompt and generated ids. `hashes` counts the full blocks whose hash the
-    policy knows; `digest` is the last of that chain.
-    """
-
-    add: Add
-    index: int
-    tokens: list[int]
-    state: State
-    digest: bytes
-    hashes: int = 0
-    cached_tokens: int = 0
-
-    @property
-    def id(self) -> str:
-        """Its name in the policy."""
-        return f"{self.add.id}#{self.index}"
-
-    @property
-    def generated(self) -> int:
-        """Tokens generated so far."""
-        return len(self.tokens) - len(self.add.prompt)
 
 
 @dataclass(slots=True)
@@ -67,14 +43,9 @@ class _Counters:
     generation_tokens: int = 0
     prefix_queries: int = 0
     prefix_hits: int = 0
-
-
-@dataclass(slots=True)
-class _Sampled:
-    """Rows of logits and whose they are, before and after sampling."""
-
-    sequences: list[Continuation] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 class Engine:
@@ -84,14 +55,20 @@ class Engine:
     cannot be loaded or its cache would not hold a single sequence.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(
+        self, config: EngineConfig, *, now_s: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._now_s = now_s
         self._stages: dict[str, float] = {}
         self._config = config
         self._threads = use_threads(config.threads)
         began = time.monotonic()
         files = open_model(config.model, cache_dir=config.cache_dir)
         self._architecture = files.architecture
-        model = Model(files.architecture, files.tensors(config.dtype), config.dtype)
+        model = Model(
+            files.architecture, files.tensors(stored_dtype(config.dtype)), config.dtype,
+            cache_dtype=cache_dtype(config.dtype, config.kv_cache_dtype), threads=self._threads,
+        )  # fmt: skip
         self._stages["weights"] = time.monotonic() - began
         self._arena = _arena(files, config)
         self._max_model_len = self._longest(config)
@@ -100,7 +77,10 @@ class Engine:
         self._batcher = Batcher(limits, book)
         self._book = book
         self._runner = Runner(model, self._arena)
-        self._sampler = Sampler(files.architecture.vocab, files.architecture.eos_ids)
+        vocab = files.architecture.vocab
+        self._sampler = Sampler(
+            vocab, files.architecture.eos_ids, draws=open_draws(vocab, self._threads)
+        )
         self._files = files
         self._constraints: Constraints | None = None
         self._requests: dict[str, dict[int, Continuation]] = {}
@@ -108,8 +88,11 @@ class Engine:
         self._unborn: dict[str, list[Continuation]] = {}  # n > 1, until the prompt is computed
         self._failed: list[Output] = []
         self._count = _Counters()
-        self._kernels = model.linear_kernel
+        self._kernels = model.kernels
+        self._speculator: Speculator | None = None
         self._warm_up()
+        if config.speculation != "off":
+            self._speculator = Speculator(DRAFTS[config.speculation], config.draft_tokens)
 
     @property
     def busy(self) -> bool:
@@ -166,71 +149,82 @@ class Engine:
 
     def step(self) -> Stepped:
         """Decide, run, sample, and say what came out."""
+        began_s = self._now_s()
         outputs, self._failed = self._failed, []
         step = self._batcher.decide()
         self._note(step)
         if step.chunks:
-            outputs += self._run(step)
+            if guesses := self._guesses(step):
+                step = self._batcher.guess(step, {one: len(of) for one, of in guesses.items()})
+            outputs += self._run(step, guesses)
+            if self._speculator is not None and step.decodes:
+                self._speculator.stepped(step.tokens, self._now_s() - began_s)
         return Stepped(outputs, self._stats())
 
-    def _run(self, step: Step) -> list[Output]:
-        chunks = [(self._sequences[chunk.id], chunk) for chunk in step.chunks]
+    def _guesses(self, step: Step) -> dict[str, list[int]]:
+        """What may be guessed in this step, by sequence."""
+        if self._speculator is None or not step.decodes:
+            return {}
+        return self._speculator.guesses([self._sequences[chunk.id] for chunk in step.chunks])
+
+    def _run(self, step: Step, guesses: dict[str, list[int]]) -> list[Output]:
+        chunks = [
+            (self._sequences[chunk.id], chunk, guesses.get(chunk.id, [])[: chunk.guesses])
+            for chunk in step.chunks
+        ]
         logits = self._runner.run(
-            [self._rows(sequence, chunk) for sequence, chunk in chunks],
+            [self._rows(*each) for each in chunks],
             [(copy.source, copy.target) for copy in step.copies],
         )
-        sampled = self._who_samples(chunks)
-        wanted = logits if len(sampled.rows) == len(logits) else logits[sampled.rows]
-        chosen = self._sampler.sample(wanted, [one.state for one in sampled.sequences])
-        self._batcher.commit(step)
-        for sequence in sampled.sequences:
-            if sequence.id not in self._sequences:
-                self._branch(sequence)
-        return [
-            self._advance(sequence, token)
-            for sequence, token in zip(sampled.sequences, chosen, strict=True)
-        ]
+        lines = self._who_samples(chunks)
+        draw_lines(self._sampler, lines, logits, self._architecture.eos_ids)
+        self._batcher.commit(step, {line.sequence.id: line.held for line in lines if line.guesses})
+        for line in lines:
+            if line.sequence.id not in self._sequences:
+                self._branch(line.sequence)
+        return [self._advance(line) for line in lines]
 
-    def _rows(self, sequence: Continuation, chunk: Chunk) -> Rows:
-        end = chunk.start + chunk.count
+    def _rows(self, sequence: Continuation, chunk: Chunk, guesses: list[int]) -> Rows:
+        known = sequence.tokens[chunk.start : chunk.start + chunk.count - chunk.guesses]
         table = self._batcher.table(chunk.id)
-        return Rows(sequence.tokens[chunk.start : end], chunk.start, table, chunk.samples)
+        return Rows(known + guesses, chunk.start, table, 1 + chunk.guesses if chunk.samples else 0)
 
-    def _who_samples(self, chunks: list[tuple[Continuation, Chunk]]) -> _Sampled:
-        """Each sampling row's sequence; a prompt with n > 1 samples its row n times."""
-        sampled = _Sampled()
+    def _who_samples(self, chunks: list[tuple[Continuation, Chunk, list[int]]]) -> list[Line]:
+        """Each sampling sequence's rows; a prompt with n > 1 samples its row n times."""
+        lines = []
         row = 0
-        for sequence, chunk in chunks:
+        for sequence, chunk, guesses in chunks:
             if not chunk.samples:
                 continue
-            family = [sequence]
+            lines.append(Line(sequence, row, guesses))
             if sequence.index == 0:
-                family += self._unborn.pop(sequence.add.id, [])
-            sampled.sequences += family
-            sampled.rows += [row] * len(family)
-            row += 1
-        return sampled
+                siblings = self._unborn.pop(sequence.add.id, [])
+                lines += [Line(sibling, row) for sibling in siblings]
+            row += 1 + chunk.guesses
+        return lines
 
-    def _advance(self, sequence: Continuation, chosen: Chosen) -> Output:
-        """One more token of a continuation: known to the policy, perhaps its last."""
-        cached = sequence.cached_tokens if not sequence.generated else 0
-        if chosen.error:
-            self._end(sequence)
-            return Output(sequence.add.id, sequence.index, [], finish="error", error=chosen.error)
-        sequence.tokens.append(chosen.token)
-        self._count.generation_tokens += 1
-        finish = self._finish(sequence, chosen.token)
-        if finish:
+    def _advance(self, line: Line) -> Output:
+        """What a continuation said in this step becomes known to the policy, and to its reader."""
+        sequence = line.sequence
+        said = [one for one in line.chosen if not one.error]
+        first = sequence.generated == len(said)
+        self._count.generation_tokens += len(said)
+        if line.guesses:
+            self._count.drafts += 1
+            self._count.draft_tokens += len(line.guesses)
+            self._count.accepted_tokens += line.held
+        if line.finish:
             self._end(sequence)
         elif chain := self._chain(sequence):
             self._batcher.extend(sequence.id, chain)
         return Output(
             sequence.add.id,
             sequence.index,
-            [chosen.token],
-            logprobs=[chosen.logprob] if chosen.logprob else [],
-            finish=finish,
-            cached_tokens=cached,
+            [one.token for one in said],
+            logprobs=[one.logprob for one in said if one.logprob],
+            finish=line.finish,
+            cached_tokens=sequence.cached_tokens if first else 0,
+            error=line.chosen[-1].error,
         )
 
     def _branch(self, child: Continuation) -> None:
@@ -241,18 +235,6 @@ class Engine:
         self._sequences[child.id] = child
         child.hashes, child.digest = parent.hashes, parent.digest
         self._batcher.fork(parent.id, child.id, child.add.sampling.max_tokens)
-
-    def _finish(self, sequence: Continuation, token: int) -> str | None:
-        rules = sequence.add.sampling
-        enough = sequence.generated >= rules.min_tokens
-        ends = token in self._architecture.eos_ids and not rules.ignore_eos
-        if enough and (ends or token in rules.stop_token_ids):
-            return "stop"
-        if sequence.state.complete:
-            return "stop"
-        if sequence.generated >= rules.max_tokens:
-            return "length"
-        return None
 
     def _end(self, sequence: Continuation) -> None:
         self._batcher.finish(sequence.id)
@@ -269,22 +251,7 @@ class Engine:
         return Continuation(add, index, list(add.prompt), state, digest=b"prefix" + add.salt)
 
     def _chain(self, sequence: Continuation) -> list[bytes]:
-        """The hashes of blocks that are full now and were not told yet.
-
-        Each covers all before it. The hash is a cryptographic one, since a collision would show
-        one client's cache to another.
-        """
-        if not self._config.prefix_caching:
-            return []
-        size = self._config.block_size
-        chain = []
-        while (sequence.hashes + 1) * size <= len(sequence.tokens):
-            start = sequence.hashes * size
-            block = array("I", sequence.tokens[start : start + size]).tobytes()
-            sequence.digest = hashlib.blake2b(sequence.digest + block, digest_size=16).digest()
-            sequence.hashes += 1
-            chain.append(sequence.digest)
-        return chain
+        return sequence.chain(self._config.block_size) if self._config.prefix_caching else []
 
     def _matcher(self, rules: Sampling) -> Matcher | None:
         if rules.grammar is None:
@@ -341,8 +308,9 @@ def _arena(files: ModelFiles, config: EngineConfig) -> Arena:
     """The cache that the settings ask for."""
     try:
         return Arena.of_size(
-            files.architecture, config.dtype, config.kv_cache_bytes, config.block_size
-        )
+            files.architecture, cache_dtype(config.dtype, config.kv_cache_dtype),
+            config.kv_cache_bytes, config.block_size,
+        )  # fmt: skip
     except ValueError as error:
         raise ModelError(str(error), where="kv_cache", remedy="a larger kv_cache") from error
     except MemoryError as error:

@@ -72,7 +72,7 @@ class Logprob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):
-    """New tokens of one continuation, in one step.
+    """New tokens of one continuation, in one step: one, or more where guesses came true.
 
     `finish` is "stop" (end of sequence or a stop token, which is then the last of `tokens`),
     "length", or "error" (with `error` saying why, e.g. a grammar that cannot be compiled).
@@ -89,7 +89,11 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The engine's gauges and counters (totals since it started) after a step."""
+    """The engine's gauges and counters (totals since it started) after a step.
+
+    `drafts` counts rows of guesses that were run, `draft_tokens` the guesses in them,
+    `accepted_tokens` those that came true.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -100,6 +104,9 @@ class Stats(msgspec.Struct, frozen=True):
     generation_tokens: int = 0
     prefix_queries: int = 0
     prefix_hits: int = 0
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 class Stepped(msgspec.Struct, frozen=True, tag="stepped"):

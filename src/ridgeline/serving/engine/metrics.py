@@ -189,6 +189,9 @@ class _Scrape:
             ("num_preemptions", "Requests put back to make room.", stats.preemptions),
             ("prefix_cache_queries", "Prompt tokens looked up.", stats.prefix_queries),
             ("prefix_cache_hits", "Prompt tokens found in the cache.", stats.prefix_hits),
+            ("spec_decode_num_drafts", "Rows of guesses that were run.", stats.drafts),
+            ("spec_decode_num_draft_tokens", "Tokens guessed in them.", stats.draft_tokens),
+            ("spec_decode_num_accepted_tokens", "Guesses that held.", stats.accepted_tokens),
         ):
             counter = CounterMetricFamily(f"vllm:{name}", about, labels=["model_name"])
             counter.add_metric([self._model], value)

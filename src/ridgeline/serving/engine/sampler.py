@@ -9,17 +9,18 @@ vLLM's:
     repetition, frequency, presence penalty
     min_tokens (no end yet), then the grammar    masks; the grammar wins
     temperature 0: the largest, or else
-    temperature, min-p, top-k, top-p, draw       in `draw`
+    temperature, min-p, top-k, top-p, draw       in C++, or in `draw`
 """
 
+import math
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from ridgeline.kernels.draws import Drawn, Draws, Row
 from ridgeline.serving.engine import draw
 from ridgeline.serving.engine.constraint import Matcher
 from ridgeline.serving.engine.messages import Logprob, Sampling
@@ -57,7 +58,7 @@ class _Tally:
             self._ids[at] = token
         self._counts[at] += 1
 
-    def penalise(self, logits_V: draw.Row, rules: Sampling) -> None:
+    def penalise(self, logits_V: draw.Floats, rules: Sampling) -> None:
         """HF's repetition penalty on prompt and output, OpenAI's two on the output."""
         ids = self._ids[: self._size]
         counts = self._counts[: self._size]
@@ -104,6 +105,23 @@ class State:
         ruled = self.tally is not None or self.matcher is not None
         return ruled or len(self.biases) > 0 or self.must_go_on
 
+    def row(self, at: int, adjusted: int = -1) -> Row:
+        """What its next token is drawn by, from logits `at`, or from adjusted ones."""
+        rules = self.sampling
+        alternatives = -1 if rules.logprobs is None else rules.logprobs
+        if rules.temperature < _GREEDY_BELOW:
+            return Row(at, adjusted, alternatives=alternatives)
+        return Row(
+            at,
+            adjusted,
+            draw.uniform(self.key, self.position),
+            rules.temperature,
+            rules.min_p,
+            rules.top_p,
+            rules.top_k,
+            alternatives,
+        )
+
     def accept(self, token: int) -> None:
         """Count a chosen token. Raises ValueError where its grammar gives up."""
         self.position += 1
@@ -121,8 +139,9 @@ def fresh_seed() -> int:
 class Sampler:
     """Chooses tokens for one model; keeps nothing between steps but scratch rows.
 
-    `eos_ids` are what `min_tokens` forbids, beside a request's stop tokens. `seeds` is asked
-    once for each continuation without a seed.
+    `eos_ids` are what `min_tokens` forbids, beside a request's stop tokens. `draws` does what
+    comes after the penalties and masks: without any, `draw`. `seeds` is asked once for each
+    continuation without a seed.
     """
 
     def __init__(
@@ -130,13 +149,14 @@ class Sampler:
         vocab_size: int,
         eos_ids: Collection[int],
         *,
+        draws: Draws | None = None,
         seeds: Callable[[], int] = fresh_seed,
     ) -> None:
         self._vocab_size = vocab_size
         self._eos_ids = frozenset(eos_ids)
         self._seeds = seeds
-        self._scratch_V = np.empty(vocab_size, np.float32)
-        self._weights_V = np.empty(vocab_size, np.float32)
+        self._draws = draws or draw.PortableDraws(vocab_size)
+        self._adjusted_AV = np.empty((0, vocab_size), np.float32)
 
     def open(
         self,
@@ -161,47 +181,60 @@ class Sampler:
             state.ends = np.array([end for end in ends if 0 <= end < self._vocab_size], np.intp)
         return state
 
-    def sample(self, logits_RV: torch.Tensor, states: Sequence[State]) -> list[Chosen]:
+    def sample(self, logits_RV: draw.Floats, states: Sequence[State]) -> list[Chosen]:
         """One token for each row, in order; `logits_RV` is float32 and left as it was.
 
         A row that is not finite, or whose grammar fails, gets a `Chosen` with an error; the
-        other rows are not touched by that.
+        other rows are not touched by that. A state may have several rows, one after the other.
         """
-        rows_RV: NDArray[np.float32] = logits_RV.detach().cpu().numpy()
-        assert rows_RV.dtype == np.float32, f"logits are {rows_RV.dtype}, not float32"
-        assert rows_RV.shape == (len(states), self._vocab_size), f"logits are {rows_RV.shape}"
-        best_R = rows_RV.argmax(axis=1).tolist()
+        assert logits_RV.dtype == np.float32, f"logits are {logits_RV.dtype}, not float32"
+        assert logits_RV.shape == (len(states), self._vocab_size), f"logits are {logits_RV.shape}"
+        if len(set(map(id, states))) < len(states):
+            return [
+                self.sample(logits_RV[at : at + 1], [state])[0] for at, state in enumerate(states)
+            ]
+        rows: list[Row] = []
+        failed: dict[int, Chosen] = {}
+        changes = [state.changes_logits for state in states]
+        self._make_room(sum(changes))
+        adjusted = 0
+        for at, state in enumerate(states):
+            if not changes[at]:
+                rows.append(state.row(at))
+                continue
+            try:
+                self._adjust(logits_RV[at], state, self._adjusted_AV[adjusted])
+            except ValueError as error:
+                failed[at] = Chosen(-1, error=str(error))
+                continue
+            rows.append(state.row(at, adjusted))
+            adjusted += 1
+        drawn = iter(self._draws.draw(logits_RV, self._adjusted_AV, rows))
         return [
-            self._choose(logits_V, best, state)
-            for logits_V, best, state in zip(rows_RV, best_R, states, strict=True)
+            failed[at] if at in failed else self._chosen(next(drawn), logits_RV[at], state)
+            for at, state in enumerate(states)
         ]
 
-    def _choose(self, logits_V: draw.Row, best: int, state: State) -> Chosen:
-        peak = float(logits_V[best])  # NaN if any is NaN: argmax finds the first
-        if not np.isfinite(peak):
-            return Chosen(-1, error=f"the model's largest logit is {peak}")
+    def _make_room(self, adjusted: int) -> None:
+        if adjusted > len(self._adjusted_AV):
+            self._adjusted_AV = np.empty((adjusted, self._vocab_size), np.float32)
+
+    def _chosen(self, drawn: Drawn, logits_V: draw.Floats, state: State) -> Chosen:
+        if drawn.token < 0:
+            if state.changes_logits and drawn.peak == -np.inf:
+                return Chosen(-1, error="the model finds every allowed token impossible")
+            return Chosen(-1, error=f"the model's largest logit is {drawn.peak}")
         try:
-            token = self._token(logits_V, best, state)
-            state.accept(token)
+            state.accept(drawn.token)
         except ValueError as error:
             return Chosen(-1, error=str(error))
-        return Chosen(token, self._logprob(logits_V, peak, token, state.sampling.logprobs))
+        return Chosen(drawn.token, _logprob(drawn, logits_V, state.sampling))
 
-    def _token(self, logits_V: draw.Row, best: int, state: State) -> int:
-        rules = state.sampling
-        if state.changes_logits:
-            logits_V = self._adjusted(logits_V, state)
-            best = int(logits_V.argmax())
-            if logits_V[best] == -np.inf:
-                raise ValueError("the model finds every allowed token impossible")
-        if rules.temperature < _GREEDY_BELOW:
-            return best
-        chance = draw.uniform(state.key, state.position)
-        return draw.draw(logits_V, float(logits_V[best]), rules, chance, self._weights_V)
-
-    def _adjusted(self, logits_V: draw.Row, state: State) -> draw.Row:
-        """A copy with the rules before temperature applied; only the tokens they touch."""
-        adjusted_V = self._scratch_V
+    def _adjust(self, logits_V: draw.Floats, state: State, adjusted_V: draw.Floats) -> None:
+        """A copy with the rules before temperature applied. Raises ValueError."""
+        peak = float(logits_V.max())
+        if not math.isfinite(peak):
+            raise ValueError(f"the model's largest logit is {peak}")
         adjusted_V[:] = logits_V
         if len(state.biases):
             adjusted_V[state.bias_ids] += state.biases
@@ -211,23 +244,20 @@ class Sampler:
             np.copyto(adjusted_V, -np.inf, where=_forbidden(state.matcher, state))
         elif state.must_go_on:
             adjusted_V[state.ends] = -np.inf
-        return adjusted_V
-
-    def _logprob(
-        self, logits_V: draw.Row, peak: float, token: int, alternatives: int | None
-    ) -> Logprob | None:
-        if alternatives is None:
-            return None
-        total = draw.log_normaliser(logits_V, peak)
-        top = draw.largest(logits_V, alternatives).tolist()
-        return Logprob(
-            max(float(logits_V[token]) - total, _NEVER),
-            [(other, max(float(logits_V[other]) - total, _NEVER)) for other in top],
-        )
 
     def _check_ids(self, ids: Collection[int], what: str) -> None:
         if ids and not (min(ids) >= 0 and max(ids) < self._vocab_size):
             raise ValueError(f"{what} has a token outside the vocabulary of {self._vocab_size}")
+
+
+def _logprob(drawn: Drawn, logits_V: draw.Floats, rules: Sampling) -> Logprob | None:
+    if rules.logprobs is None:
+        return None
+
+    def of(token: int) -> float:
+        return max(float(logits_V[token]) - drawn.normaliser, _NEVER)
+
+    return Logprob(of(drawn.token), [(token, of(token)) for token in drawn.likeliest])
 
 
 def _has_penalties(rules: Sampling) -> bool:

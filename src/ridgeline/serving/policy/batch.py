@@ -8,6 +8,7 @@ and never sees their ids.
     tokens      [ prompt ············ | generated ····· ]    known, to be computed
     computed    [ ················· ]                        the KV cache holds these
     chunk                            [start, start+count)    one step's rows of this sequence
+    guesses                                         [ ?? ]   rows behind the last known token
 
 The laws:
 - One rank orders everything: priority (lower first), arrival, birth (a fork has its parent's
@@ -17,11 +18,13 @@ The laws:
   holds nothing.
 - Where blocks run out the last in rank is preempted: it gives all back and keeps its tokens.
   So the first in rank always advances, and any mix of requests that each fit alone finishes.
+- Guesses (decisions/0014) take tokens and blocks that a decided step has left over, and give back
+  what did not hold: after the commit all is as if they had never been there.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from ridgeline.serving.policy.blocks import BlockBook, Copy
@@ -47,12 +50,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows `start`..`start + count` of a sequence; `samples`: the last row gives a new token."""
+    """Rows `start`..`start + count` of a sequence; `samples`: the last row gives a new token.
+
+    The last `guesses` rows hold tokens that are only guessed. The row before them and each of
+    them gives a token, of which the caller keeps those up to the first that was guessed wrong.
+    """
 
     id: str
     start: int
     count: int
     samples: bool
+    guesses: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,11 @@ class Step:
     def tokens(self) -> int:
         """Rows of the step's flat batch."""
         return sum(chunk.count for chunk in self.chunks)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether each row gives a token: nothing else is computed."""
+        return all(chunk.samples and chunk.count == 1 + chunk.guesses for chunk in self.chunks)
 
 
 @dataclass(slots=True, eq=False)
@@ -149,9 +162,10 @@ class _Draft:
 class Batcher:
     """Decides step after step for one engine; the only user of its `book`.
 
-    The caller's round: `decide()`, run the step, `commit(step)`, then `fork`, `extend` and
-    `finish` as the new tokens demand. A sequence with its last token must be finished before
-    the next `decide()`. `victim` replaces the preemption rule: tests prove what others break.
+    The caller's round: `decide()`, perhaps `guess(step, ...)`, run the step, `commit(step, ...)`,
+    then `fork`, `extend` and `finish` as the new tokens demand. A sequence with its last token
+    must be finished before the next `decide()`. `victim` replaces the preemption rule: tests prove
+    what others break.
     """
 
     def __init__(self, limits: Limits, book: BlockBook, *, victim: Victim = newest) -> None:
@@ -255,15 +269,40 @@ class Batcher:
         self._admit(draft)
         return draft.step()
 
-    def commit(self, step: Step) -> None:
-        """The step was run: what it computed is in the cache, what it sampled is known."""
+    def guess(self, step: Step, guesses: Mapping[str, int]) -> Step:
+        """The decided step with guessed tokens behind some of its decodes, as far as there is room.
+
+        Their rows come out of what the step's budget has left, their blocks out of those that are
+        free; nobody is preempted for a guess, and nobody waits for one. Fewer than asked for are
+        given where tokens, blocks or the sequence's own end are near. A sequence guesses from its
+        second token on: its first may be the beginning of several.
+        """
+        left = self.limits.max_batched_tokens - step.tokens
+        chunks = []
+        for chunk in step.chunks:
+            given = min(guesses.get(chunk.id, 0), left, self._room_for_guesses(chunk))
+            if given > 0 and self.book.grow(chunk.id, chunk.start + 1 + given):
+                left -= given
+                chunk = replace(chunk, count=1 + given, guesses=given)
+            chunks.append(chunk)
+        return replace(step, chunks=tuple(chunks))
+
+    def commit(self, step: Step, held: Mapping[str, int] | None = None) -> None:
+        """The step was run: what it computed is in the cache, what it sampled is known.
+
+        `held` says how many of a chunk's guesses came true (none where it says nothing). The
+        others leave the cache, and so do the blocks that only they needed.
+        """
         for chunk in step.chunks:
             sequence = self._sequences.get(chunk.id)
             if sequence is None or not sequence.running:
                 continue
             assert sequence.computed == chunk.start, f"{chunk} after {sequence.computed} tokens"
-            sequence.computed += chunk.count
-            sequence.tokens += chunk.samples
+            true = held.get(chunk.id, 0) if held else 0
+            sequence.computed += chunk.count - chunk.guesses + true
+            sequence.tokens += chunk.samples + true
+            if chunk.guesses > true:
+                self.book.shrink(chunk.id, sequence.computed)
             if len(sequence.hashes) > sequence.sealed:
                 self._seal(sequence)
 
@@ -322,6 +361,13 @@ class Batcher:
             if victim is sequence:
                 return
         draft.take(sequence, count)
+
+    def _room_for_guesses(self, chunk: Chunk) -> int:
+        """A plain decode may guess up to its last token but one: the last is sampled."""
+        sequence = self._sequences[chunk.id]
+        if chunk.count > 1 or not chunk.samples or sequence.tokens == sequence.prompt:
+            return 0
+        return sequence.most - sequence.tokens - 1
 
     def _preempt(self, victim: Sequence, needy: Sequence, draft: _Draft) -> None:
         draft.drop(victim)

@@ -115,6 +115,12 @@ class BlockBook:
             table.append(self._take())
         return True
 
+    def shrink(self, sequence: str, tokens: int) -> None:
+        """Give back the last blocks of a sequence, those that hold none of its first `tokens`."""
+        table = self._tables[sequence]
+        while len(table) > self.blocks_for(tokens):
+            self._release(table.pop())
+
     def own(self, sequence: str, position: int) -> Copy | None:
         """Make a token's block this sequence's alone, so that it may be written.
 
@@ -167,9 +173,7 @@ class BlockBook:
     def close(self, sequence: str) -> None:
         """Release a sequence's blocks; sealed ones stay findable until they are needed."""
         for block in reversed(self._tables.pop(sequence)):
-            self._references[block] -= 1
-            if not self._references[block]:
-                self._retire(block)
+            self._release(block)
 
     def _leading(self, hashes: Sequence[bytes]) -> list[int]:
         found = []
@@ -191,6 +195,11 @@ class BlockBook:
             self._hashes[block] = None
         self._references[block] = 1
         return block
+
+    def _release(self, block: int) -> None:
+        self._references[block] -= 1
+        if not self._references[block]:
+            self._retire(block)
 
     def _retire(self, block: int) -> None:
         digest = self._hashes[block]

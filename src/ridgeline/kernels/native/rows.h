@@ -1,0 +1,150 @@
+// What happens to rows between two products: norm, rotation, quantisation, storing keys and values.
+//
+// Law of this file: one row at a time, its result depending on that row alone. Buffers' columns are
+// padded to a multiple of 64 with zeros (so are norm weights), and stay so.
+#pragma once
+#include <cmath>
+
+#include "gemm.h"
+
+namespace {
+
+inline float rounded(float x) { return widen(to_bf16(x)); }
+
+inline int64_t padded(int64_t columns) { return (columns + 63) / 64 * 64; }
+
+// LANES values of an activation to a product's input format; `narrowly`: the model computes in bf16.
+inline __attribute__((always_inline)) void put(
+    void* row, int64_t at, Vec v, int32_t format, bool narrowly) {
+    if (format == RL_BF16) return store((Bf16*)row + at, v);
+    if (narrowly) {
+        Bf16 bits[LANES];
+        store(bits, v);
+        v = load(bits);
+    }
+    store((float*)row + at, v);
+}
+
+// x * inverse as a whole number, halves to even: the sum's last bit is 1, and it is rounded once,
+// which a level without fused multiply-add has to ask for.
+constexpr float WHOLE = 12582912.0f;
+inline float whole(float x, float inverse) { return __builtin_fmaf(x, inverse, WHOLE) - WHOLE; }
+inline __attribute__((always_inline)) Vec whole(Vec x, Vec inverse) {
+#if defined(__FMA__) || defined(__aarch64__)
+    return (x * inverse + WHOLE) - WHOLE;
+#else
+    for (int i = 0; i < LANES; i++) x[i] = whole(x[i], inverse[i]);
+    return x;
+#endif
+}
+
+// Zero where it would overflow, as zero's would: then all numbers are zero.
+inline float inverse_of(float scale) { return scale >= __FLT_MIN__ ? 1.0f / scale : 0.0f; }
+
+// One row of bf16 as int8 times the scale that is returned.
+inline float quantise(const Bf16* row, int64_t columns, int8_t* to) {
+    Vec most = {};
+    for (int64_t i = 0; i < columns; i += LANES) {
+        Vec v = load(row + i);
+        most = at_least(most, at_least(v, -v));
+    }
+    float scale = most_of(most) / 127.0f;
+    Vec inverse = broadcast(inverse_of(scale));
+    for (int64_t i = 0; i < columns; i += LANES) {
+        VecInt numbers = __builtin_convertvector(whole(load(row + i), inverse), VecInt);
+        store_as(to + i, __builtin_convertvector(numbers, VecByte));
+    }
+    return scale;
+}
+
+// x / rms(x) * weight (Zhang and Sennrich 2019), [columns] padded.
+inline void norm_row(
+    const float* x, const float* weight, int64_t hidden, float eps, void* to, int32_t format,
+    bool narrowly) {
+    Vec sums[4] = {};
+    int64_t columns = padded(hidden);
+    for (int64_t i = 0; i < columns; i += 4 * LANES)
+        for (int j = 0; j < 4; j++) {
+            Vec v = load(x + i + j * LANES);
+            sums[j] += v * v;
+        }
+    float total = sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    Vec factor = broadcast(1.0f / std::sqrt(total / float(hidden) + eps));
+    for (int64_t i = 0; i < columns; i += LANES)
+        put(to, i, load(x + i) * factor * load(weight + i), format, narrowly);
+}
+
+// Norm one head (where `weight` is not null) and rotate its halves (Su et al. 2021), as Hugging
+// Face lays them out: dimension i turns with i + H/2.
+inline void rotate_head(
+    const float* head, int64_t dims, const float* weight, float eps, const float* cos,
+    const float* sin, float* to) {
+    float factor = 1.0f;
+    if (weight) {
+        float total = 0;
+        for (int64_t i = 0; i < dims; i++) total += head[i] * head[i];
+        factor = 1.0f / std::sqrt(total / float(dims) + eps);
+    }
+    int64_t half = dims / 2, i = 0;
+    for (; i + LANES <= half; i += LANES) {
+        Vec low = load(head + i), high = load(head + half + i), c = load(cos + i), s = load(sin + i);
+        if (weight) {
+            low *= factor * load(weight + i);
+            high *= factor * load(weight + half + i);
+        }
+        store(to + i, low * c - high * s);
+        store(to + half + i, high * c + low * s);
+    }
+    for (; i < half; i++) {  // heads of 16 dimensions have halves of 8
+        float low = head[i], high = head[half + i];
+        if (weight) low *= factor * weight[i], high *= factor * weight[half + i];
+        to[i] = low * cos[i] - high * sin[i];
+        to[half + i] = high * cos[i] + low * sin[i];
+    }
+}
+
+// One key's H dimensions into column `key` of its block, one value's into its row.
+inline void store_key(const float* line, int64_t dims, Bf16* block, int key) {
+    for (int64_t d = 0; d < dims; d += 16) {  // a head's dimensions are a multiple of 16
+        Bf16 bits[16];
+        for (int i = 0; i < 16; i += LANES) store(bits + i, load(line + d + i));
+        for (int i = 0; i < 16; i += 2) std::memcpy(block + (d + i) * 16 + key * 2, bits + i, 4);
+    }
+}
+inline void store_key(const float* line, int64_t dims, float* block, int key) {
+    for (int64_t d = 0; d < dims; d++) block[d * 16 + key] = line[d];
+}
+inline void store_value(const float* line, int64_t dims, Bf16* block, int key) {
+    // Two bytes at a time: the neighbour's may be written by another thread just now.
+    Bf16* to = block + key / 2 * 2 * dims + key % 2;
+    for (int64_t d = 0; d < dims; d += 16) {
+        Bf16 bits[16];
+        for (int i = 0; i < 16; i += LANES) store(bits + i, load(line + d + i));
+        for (int i = 0; i < 16; i++) to[2 * (d + i)] = bits[i];
+    }
+}
+inline void store_value(const float* line, int64_t dims, float* block, int key) {
+    float* to = block + key * dims;
+    for (int64_t d = 0; d < dims; d++) to[d] = line[d];
+}
+
+// The same for an int8 cache: one scale for each token and head, the largest magnitude over 127.
+inline float cache_scale(const float* line, int64_t dims) {
+    float most = 0;
+    for (int64_t d = 0; d < dims; d++) most = std::fabs(line[d]) > most ? std::fabs(line[d]) : most;
+    return most / 127.0f;
+}
+inline float store_key(const float* line, int64_t dims, int8_t* block, int key) {
+    float scale = cache_scale(line, dims), inverse = inverse_of(scale);
+    for (int64_t d = 0; d < dims; d++)
+        block[d / 2 * 32 + key * 2 + d % 2] = int8_t(whole(line[d], inverse));
+    return scale;
+}
+inline float store_value(const float* line, int64_t dims, int8_t* block, int key) {
+    float scale = cache_scale(line, dims), inverse = inverse_of(scale);
+    for (int64_t d = 0; d < dims; d++)
+        block[key / 2 * 2 * dims + 2 * d + key % 2] = int8_t(whole(line[d], inverse));
+    return scale;
+}
+
+}  // namespace
