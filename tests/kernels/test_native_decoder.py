@@ -1,6 +1,8 @@
 """The compiled decoder equals the portable one at every level, and itself whatever the batch."""
 
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import FAMILIES, VOCAB, tiny_transformer
 
-from ridgeline.kernels.decoder import LayerWeights, Shape, Weights
+from ridgeline.kernels.decoder import Batch, LayerWeights, Shape, Weights
 from ridgeline.kernels.library import levels
 from ridgeline.kernels.native_decoder import NativeDecoder
 from ridgeline.kernels.portable import PortableDecoder
@@ -202,6 +204,98 @@ def test_the_embedding_of_the_last_word_and_one_row_are_fine():
     got = run(decoder, shape, [[[VOCAB - 1]]], "fp32")[0]
     expected = run(PortableDecoder(shape, weights, "fp32"), shape, [[[VOCAB - 1]]], "fp32")[0]
     assert_near(got, expected, ("fp32", "fp32"))
+
+
+SMALL = Shape(
+    layers=1, hidden=64, heads=2, kv_heads=1, head_dim=16, ffn=64, vocab=50, rms_eps=1e-5,
+    frequencies=(1e4 ** -np.linspace(0, 1, 8)).astype(np.float32),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gates_far_below_zero_are_closed(level):
+    weights = random_weights(SMALL, norms=False, bias=False)
+    gate_up = weights.layers[0].gate_up.clone()
+    gate_up[:64] *= 100  # 2**y of -128 and less
+    weights = replace(weights, layers=[replace(weights.layers[0], gate_up=gate_up)])
+    chunks = chunks_of([(30,)], SMALL.vocab)
+    expected = run(PortableDecoder(SMALL, weights, "fp32"), SMALL, chunks, "fp32")[0]
+    got = run(native(SMALL, weights, level, ("fp32", "fp32")), SMALL, chunks, "fp32")[0]
+    assert_near(got, expected, ("fp32", "fp32"))
+
+
+@pytest.mark.parametrize("types", TYPES, ids="-".join)
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_nan_is_not_lost(level, types):
+    weights = random_weights(SMALL, norms=False, bias=False)
+    embedding = weights.embedding.clone()
+    embedding[7, 3] = np.nan
+    decoder = native(SMALL, replace(weights, embedding=embedding), level, types)
+    got = run(decoder, SMALL, [[[1, 2], [7, 3, 4]]], types[1])[0]
+    assert np.isnan(got).any(1).tolist() == [False, False, True, True, True]
+
+
+def batch_of(**changes: object) -> Batch:
+    def array(*numbers: int) -> np.ndarray:
+        return np.array(numbers, np.int32)
+
+    good = Batch(array(1, 2, 3), array(0), array(3), array(3), array(0)[None], array(2))
+    return replace(good, **{name: np.array(value, np.int32) for name, value in changes.items()})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"wanted": [3]}, {"wanted": [-1]}, {"token_ids": [1, 2, 50]}, {"token_ids": [1, -2, 3]},
+        {"starts": [1]}, {"starts": [-1]}, {"lens": [4]}, {"contexts": [2]}, {"contexts": [17]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_batch_that_contradicts_itself_is_refused(changes):
+    weights = random_weights(SMALL, norms=False, bias=False)
+    decoder = native(SMALL, weights, LEVELS[0], ("bf16", "bf16"))
+    cache = dirty_cache(SMALL, "bf16", 1)
+    with pytest.raises(ValueError, match="names rows"):
+        decoder.forward(batch_of(**changes), cache)
+    assert np.isfinite(decoder.forward(batch_of(), cache)).all()
+
+
+def test_no_row_may_be_wanted_and_one_often():
+    weights = random_weights(SMALL, norms=False, bias=False)
+    decoder = native(SMALL, weights, LEVELS[0], ("int8", "int8"), threads=2)
+    cache = dirty_cache(SMALL, "int8", 1)
+    assert decoder.forward(batch_of(wanted=[]), cache).shape == (0, SMALL.vocab)
+    often = decoder.forward(batch_of(wanted=[2] * 100), cache)
+    assert len(np.unique(often, axis=0)) == 1
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    weights = random_weights(SMALL, norms=False, bias=False)
+    decoder, cache = (
+        native(SMALL, weights, LEVELS[0], ("bf16", "bf16"), threads=3),
+        dirty_cache(SMALL, "bf16", 1),
+    )
+    expected = decoder.forward(batch_of(), cache).copy()
+    child = os.fork()
+    if child == 0:
+        same = np.array_equal(decoder.forward(batch_of(), cache), expected)
+        decoder._close()
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "types", "problem"),
+    [
+        ({"hidden": 80}, ("bf16", "bf16"), "weights of"),
+        ({"head_dim": 24}, ("bf16", "bf16"), "multiples of 16"),
+        ({}, ("fp32", "int8"), "a cache of int8"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(changes, types, problem):
+    weights = random_weights(SMALL, norms=False, bias=False)
+    with pytest.raises(ValueError, match=problem):
+        native(replace(SMALL, **changes), weights, LEVELS[0], types)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -18,7 +18,7 @@ PORTABLE = "portable"
 def kernels() -> str:
     """The level that serves here, or "portable". Raises ModelError for one that is not here."""
     here = [*levels(), PORTABLE]
-    wanted = os.environ.get(VARIABLE, here[0])
+    wanted = os.environ.get(VARIABLE) or here[0]
     if wanted not in here:
         raise ModelError(
             f"this machine has no kernels {wanted!r}",
@@ -31,7 +31,7 @@ def kernels() -> str:
 def open_decoder(
     shape: Shape, weights: Weights, *, dtype: str, cache_dtype: str, threads: int
 ) -> Decoder:
-    """A decoder with the given weights. Raises ValueError for head dimensions it cannot run."""
+    """A decoder with the given weights. Raises ValueError for shapes and types it cannot run."""
     level = kernels()
     if level == PORTABLE:
         return PortableDecoder(shape, weights, dtype)

@@ -1,7 +1,7 @@
 """Finds the compiled kernels, loads them, and says what they can do on this processor.
 
 The law of this file: a library that is not there is no error (`portable` serves), one that does not
-fit this package is. `native` calls the functions; `build` makes the file.
+fit this package is. `native_decoder` and `native_draws` call the functions; `build` makes the file.
 """
 
 import ctypes
@@ -35,11 +35,11 @@ def library() -> ctypes.CDLL | None:
     remedy = "`pip install` this package again (`make setup` in a checkout)"
     try:
         loaded = ctypes.CDLL(str(path))
-    except OSError as error:
+        found = loaded.rl_abi()
+    except (OSError, AttributeError) as error:
         raise ModelError(
             f"the kernels cannot be loaded: {error}", where=str(path), remedy=remedy
         ) from error
-    found = loaded.rl_abi()
     if found != ABI:
         raise ModelError(
             f"the kernels speak version {found} of their interface, not {ABI}",

@@ -6,7 +6,7 @@ call a step; the call releases Python's lock. `choose` picks it. Shapes are draw
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -26,9 +26,12 @@ KINDS = {"fp32": 0, "bf16": 1, "int8": 2}
 STAGES = (
     "embed", "norm", "qkv", "rope", "attention", "quantise", "out", "gate_up", "down", "head",
 )  # fmt: skip
+CACHES = {"fp32": ("fp32",), "bf16": ("bf16", "int8"), "int8": ("bf16", "int8")}
+"""Types of cache that a model of a type may have."""
 MOST_HEAD_DIM = 512
 _ALIGNMENT = 64
 _PANEL = 32
+_NOT_IN_IT = -2  # of rl_step
 
 _Pointer = ctypes.c_void_p
 _Count = ctypes.c_int64
@@ -37,7 +40,7 @@ _Count = ctypes.c_int64
 class _Linear(ctypes.Structure):
     _fields_ = (
         ("tiles", _Pointer), ("scales", _Pointer), ("sums", _Pointer), ("bias", _Pointer),
-        ("out", _Count), ("in_", _Count), ("kind", ctypes.c_int32), ("unused", ctypes.c_int32),
+        ("out", _Count), ("in_", _Count), ("kind", ctypes.c_int32),
     )  # fmt: skip
 
 
@@ -86,10 +89,14 @@ def _library() -> ctypes.CDLL:
 
 
 class _Packer:
-    """Packs matrices one after the other into one piece of memory, large pages where there are."""
+    """Packs matrices one after the other into one piece of memory, large pages where there are.
 
-    def __init__(self, lib: ctypes.CDLL, sizes: Iterable[tuple[int, int, int]]) -> None:
+    They have the sizes, in the order, that were told: the library knows no other.
+    """
+
+    def __init__(self, lib: ctypes.CDLL, sizes: Sequence[tuple[int, int, int]]) -> None:
         self._lib = lib
+        self._sizes = iter(sizes)
         total = sum(lib.rl_packed_bytes(*size) for size in sizes)
         self._memory = np.empty(total + _ALIGNMENT, np.uint8)
         self._at = -self._memory.ctypes.data % _ALIGNMENT
@@ -100,18 +107,18 @@ class _Packer:
         self.kept.append(items)
         return items.ctypes.data
 
-    def vector(self, tensor: torch.Tensor | None, multiple: int = 1) -> int | None:
+    def vector(self, tensor: torch.Tensor | None, length: int, multiple: int = 1) -> int | None:
         """The address of a vector as fp32, padded with zeros to a multiple; None for none."""
         if tensor is None:
             return None
-        padded = np.zeros(-(-len(tensor) // multiple) * multiple, np.float32)
-        padded[: len(tensor)] = tensor.float().numpy()
+        padded = np.zeros(-(-length // multiple) * multiple, np.float32)
+        padded[:length] = _of_size(tensor, length).float().numpy()
         return self.address(padded)
 
-    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None, kind: int) -> _Linear:
-        """Packs weight [out, in]."""
-        rows = np.ascontiguousarray(weight.float().numpy())
-        out, width = rows.shape
+    def linear(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> _Linear:
+        """Packs the next weight, [out, in]."""
+        out, width, kind = next(self._sizes)
+        rows = np.ascontiguousarray(_of_size(weight, out, width).float().numpy())
         quantised = kind == KINDS["int8"]
         outputs = -(-out // _PANEL) * _PANEL if quantised else 0
         scales, sums = np.zeros(outputs, np.float32), np.zeros(outputs, np.int32)
@@ -121,8 +128,9 @@ class _Packer:
             rows.ctypes.data, out, width, kind, tiles, scales.ctypes.data, sums.ctypes.data
         )
         return _Linear(
-            tiles, self.address(scales), self.address(sums), self.vector(bias), out, width, kind, 0
-        )
+            tiles, self.address(scales), self.address(sums), self.vector(bias, out),
+            out, width, kind,
+        )  # fmt: skip
 
 
 def _interleaved(gate_up: torch.Tensor) -> torch.Tensor:
@@ -149,8 +157,8 @@ class NativeDecoder:
     """A decoder at one level of the library, with `threads` threads of its own.
 
     `dtype`: "fp32", "bf16" or "int8" (W8A8); `cache_dtype`: "fp32", "bf16" or "int8". Raises
-    ValueError for head dimensions that are no multiple of 16 or above 512, MemoryError where
-    memory is short.
+    ValueError for head dimensions that are no multiple of 16 or above 512, for weights of another
+    shape, and for a cache that models of this type have not; MemoryError where memory is short.
     """
 
     def __init__(
@@ -161,20 +169,24 @@ class NativeDecoder:
             raise ValueError(
                 f"heads of {shape.head_dim} dimensions; only multiples of 16 up to {MOST_HEAD_DIM}"
             )
+        if cache_dtype not in CACHES[dtype]:
+            raise ValueError(f"{dtype} with a cache of {cache_dtype}; only {CACHES[dtype]}")
         lib = _library()
         kind = KINDS[dtype]
         narrow = KINDS["fp32"] if dtype == "fp32" else KINDS["bf16"]
-        packer = _Packer(lib, _sizes(shape, kind, narrow))
+        packer = _Packer(lib, list(_sizes(shape, kind, narrow)))
         self._layers = (_Layer * shape.layers)(
-            *(_packed_layer(packer, layer, kind) for layer in weights.layers)
+            *(_packed_layer(packer, layer, shape) for layer in weights.layers)
         )
         self._model = _Model(
             shape.layers, shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.ffn,
             shape.vocab, shape.rms_eps, narrow, KINDS[cache_dtype], threads, 1,
             packer.address(np.ascontiguousarray(shape.frequencies, np.float32)),
-            packer.address(_as_stored(weights.embedding, narrow)),
-            packer.vector(weights.final_norm, 64),
-            packer.linear(weights.head, None, narrow), self._layers,
+            packer.address(
+                _as_stored(_of_size(weights.embedding, shape.vocab, shape.hidden), narrow)
+            ),
+            packer.vector(weights.final_norm, shape.hidden, 64),
+            packer.linear(weights.head), self._layers,
         )  # fmt: skip
         self._kept = packer.kept
         self._lib = lib
@@ -183,7 +195,7 @@ class NativeDecoder:
         self._cache: Cache | None = None
         self._logits = np.empty((0, shape.vocab), np.float32)
         self._handle = 0
-        self._close: Callable[[], object] | None = None
+        self._close: weakref.finalize[..., NativeDecoder] | None = None
 
     @property
     def name(self) -> str:
@@ -193,7 +205,8 @@ class NativeDecoder:
     def forward(self, batch: Batch, cache: Cache) -> Floats:
         """Logits of the wanted rows, [W, V]; every row's keys and values go to the cache.
 
-        The array is overwritten by the next call. Raises MemoryError.
+        The array is overwritten by the next call. Raises MemoryError, and ValueError for a batch
+        that contradicts itself; which blocks a cache has is not checked.
         """
         if cache is not self._cache:
             self._use(cache)
@@ -207,7 +220,10 @@ class NativeDecoder:
                 batch.wanted,
             )),
         )  # fmt: skip
-        if self._lib.rl_step(self._handle, ctypes.byref(what), self._logits.ctypes.data):
+        failed = self._lib.rl_step(self._handle, ctypes.byref(what), self._logits.ctypes.data)
+        if failed == _NOT_IN_IT:
+            raise ValueError("the batch names rows, positions or words that it has not")
+        if failed:
             raise MemoryError(f"no memory for a step of {len(batch.token_ids)} rows")
         return self._logits[:wanted]
 
@@ -227,26 +243,34 @@ class NativeDecoder:
                 layer.key_scales = cache.key_scales[i].ctypes.data
                 layer.value_scales = cache.value_scales[i].ctypes.data
         self._model.blocks_per = cache.blocks_per
+        self._cache = None  # until there is a decoder that points at it
         if self._close is not None:
             self._close()
         self._handle = self._lib.rl_open(ctypes.byref(self._model), self._level.encode())
         if not self._handle:
             raise MemoryError("no memory for the decoder's threads and buffers")
         self._close = weakref.finalize(self, self._lib.rl_close, self._handle)
+        self._close.atexit = False  # another thread may be in a step, and the process ends anyway
         self._cache = cache
 
 
-def _packed_layer(packer: _Packer, layer: LayerWeights, kind: int) -> _Layer:
+def _packed_layer(packer: _Packer, layer: LayerWeights, shape: Shape) -> _Layer:
     return _Layer(
-        packer.linear(layer.qkv, layer.qkv_bias, kind),
-        packer.linear(layer.out, None, kind),
-        packer.linear(_interleaved(layer.gate_up), None, kind),
-        packer.linear(layer.down, None, kind),
-        packer.vector(layer.input_norm, 64),
-        packer.vector(layer.q_norm),
-        packer.vector(layer.k_norm),
-        packer.vector(layer.ffn_norm, 64),
+        packer.linear(layer.qkv, layer.qkv_bias),
+        packer.linear(layer.out),
+        packer.linear(_interleaved(layer.gate_up)),
+        packer.linear(layer.down),
+        packer.vector(layer.input_norm, shape.hidden, 64),
+        packer.vector(layer.q_norm, shape.head_dim),
+        packer.vector(layer.k_norm, shape.head_dim),
+        packer.vector(layer.ffn_norm, shape.hidden, 64),
     )
+
+
+def _of_size(tensor: torch.Tensor, *size: int) -> torch.Tensor:
+    if tensor.shape != size:
+        raise ValueError(f"weights of {tuple(tensor.shape)} where the model's shape wants {size}")
+    return tensor
 
 
 def _as_stored(tensor: torch.Tensor, kind: int) -> Items:
@@ -259,5 +283,6 @@ def _as_stored(tensor: torch.Tensor, kind: int) -> Items:
 
 def _address(items: Items) -> int:
     assert items.flags.c_contiguous, "the library reads rows one after the other"
+    assert items.flags.aligned, "the library reads whole numbers"
     assert items.dtype == np.int32, f"{items.dtype} is not int32"
     return items.ctypes.data

@@ -58,12 +58,12 @@ class NativeDraws:
             if row.alternatives > 0
         }
         view = memoryview(self._rows)[:size]
-        for i, (row, adjusted, chance, *rules, alternatives) in enumerate(rows):
-            at = raw + row * stride
+        for i, row in enumerate(rows):
+            at = raw + row.row * stride
             _ROW.pack_into(
                 view, i * _ROW.size,
-                at if adjusted < 0 else changed + adjusted * stride, at, chance, *rules,
-                alternatives, named[i].ctypes.data if i in named else 0, 0.0, 0, 0.0,
+                at if row.adjusted < 0 else changed + row.adjusted * stride, at, *row[2:],
+                named[i].ctypes.data if i in named else 0, 0.0, 0, 0.0,
             )  # fmt: skip
         self._lib.rl_sample(self._handle, self._rows, len(rows))
         return [

@@ -92,6 +92,17 @@ def test_prompts_in_chunks_say_the_same(model, alone):
     assert run(engine, requests(24), all_at_once=True) == alone
 
 
+def test_what_a_step_told_of_itself_stays_as_it_was_told(model):
+    engine = Engine(config_of(model))
+    for add in requests(3):
+        engine.add(add)
+    told = []
+    while engine.busy:
+        told.append(engine.step().stats)
+    assert [stats.steps for stats in told] == list(range(1, len(told) + 1))
+    assert told[0].generation_tokens < told[-1].generation_tokens
+
+
 def test_forced_preemption_says_the_same(model, alone):
     engine = Engine(config_of(model, blocks=14))
     assert run(engine, requests(24), all_at_once=True) == alone

@@ -1,4 +1,4 @@
-// What crosses between Python and the library: plain structs, mirrored by native.py field by field.
+// What crosses between Python and the library: plain structs, mirrored by native_decoder.py field by field.
 //
 // Law of this file: every array belongs to the caller, who keeps it alive while the decoder lives
 // (weights, cache) or the call lasts (batch). Sizes are in elements unless a name says bytes.
@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #define RL_ABI 1
+#define RL_EXPORT extern "C" __attribute__((visibility("default")))
 
 extern "C" {
 
@@ -29,7 +30,6 @@ struct RlLinear {
     const float* bias;
     int64_t out, in;
     int32_t kind;
-    int32_t unused;
 };
 
 // One layer: weights, norms (q_norm and k_norm [H] may be null), and its part of the paged cache.

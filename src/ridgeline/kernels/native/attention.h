@@ -108,6 +108,15 @@ private:
         for (int row = 0; row < rows; row += LANES) store(scratch.tops + row, broadcast(LEAST));
     }
 
+    // A lone row waits for memory: values come while scores are made.
+    void ask_for_values([[maybe_unused]] const Step& step) const {
+#if defined(__x86_64__)
+        int64_t bytes = BLOCK * dims * int64_t(sizeof(Cached));
+        for (int i = 0; i < step.blocks; i++)
+            for (int64_t at = 0; at < bytes; at += 64) _mm_prefetch(step.values[i] + at, _MM_HINT_T0);
+#endif
+    }
+
     // The step's blocks as the products take them.
     void prepare(Step& step) {
         if constexpr (SCALED) {
@@ -151,6 +160,7 @@ private:
         const int32_t* table = call.batch->tables + unit.sequence * call.batch->table_width;
         Step step =
             find_step(model, layer, table, unit.kv_head, sizeof(Cached), begin, unit.end_key);
+        if (unit.positions == 1) ask_for_values(step);
         prepare(step);
         for (int row = 0; row < rows; row += CHUNK) {
             if (keys_of(step, row) <= 0) continue;

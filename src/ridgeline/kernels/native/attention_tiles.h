@@ -1,7 +1,7 @@
 // The two products of attention with AMX: queries with keys, weights with values.
 //
 // Law of this file: every row is computed by tiles of sixteen rows, one row or many, so that its
-// sums are always the same. Tiles are configured by the thread (step.h): all 16 rows of 64 bytes.
+// sums are always the same. Tiles are configured by the thread (step.h).
 //
 //     scores [16 rows][16 keys] = queries [16 rows][32 dims] x keys   [16 dim pairs][16 keys][2]
 //     sums   [16 rows][16 dims] = weights [16 rows][32 keys] x values [16 key pairs][16 dims][2]
@@ -9,17 +9,15 @@
 // Tiles 0 to 3 are sums, 4 is the left operand, 6 and 7 are right ones.
 #pragma once
 #include "attention_work.h"
+#include "tiles.h"
 
 #if defined(__AMX_BF16__)
 namespace {
 namespace attention {
 
-constexpr int64_t TILE = 1024;                     // bytes
+constexpr int64_t TILE = TILE_BYTES;
 constexpr int64_t VALUE_TILES = KEYS / 32 * TILE;  // bytes of sixteen dimensions
 constexpr int64_t SCORE_LINE = KEYS * 4;           // bytes
-
-// GCC does not know that a tile instruction reads memory.
-inline void settle() { asm volatile("" ::: "memory"); }
 
 // Scores of 16 rows with four blocks of keys. `stride`, bytes of a query, is 64 times `chunks`.
 inline void score_tiles(

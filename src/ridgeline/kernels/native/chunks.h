@@ -77,6 +77,27 @@ inline int64_t first_of(const Chunks& chunks, const float* maxima, float value) 
     }
 }
 
+// Writes those lanes of `v` that `bits` name, and their ids, the first lane's being `first`; returns
+// how many they are. What it writes behind them, up to LANES in all, is nothing.
+inline __attribute__((always_inline)) int64_t append(
+    Vec v, uint32_t bits, int32_t first, float* values, int32_t* ids) {
+#if defined(__AVX512F__)
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i numbers = _mm512_add_epi32(lanes, _mm512_set1_epi32(first));
+    store(values, (Vec)_mm512_maskz_compress_ps(__mmask16(bits), (__m512)v));
+    store_as(ids, _mm512_maskz_compress_epi32(__mmask16(bits), numbers));
+    return __builtin_popcount(bits);
+#else
+    int64_t written = 0;
+    for (; bits; bits &= bits - 1) {
+        int lane = __builtin_ctz(bits);
+        values[written] = v[lane];
+        ids[written++] = first + lane;
+    }
+    return written;
+#endif
+}
+
 // All that reach `floor` (not -inf), in order of ids, padded with -inf to a whole chunk.
 inline int64_t collect(
     const Chunks& chunks, const float* maxima, float floor, int32_t* ids, float* values) {
@@ -85,12 +106,10 @@ inline int64_t collect(
     for (int64_t chunk = 0; chunk < chunks.number; chunk++) {
         if (!reaching(load(maxima + chunk * LANES), least)) continue;
         const float* at = chunks.at(chunk);
-        for (int64_t i = 0; i < VECTORS; i++)
-            for (uint32_t bits = reaching(load(at + i * LANES), least); bits; bits &= bits - 1) {
-                int64_t place = i * LANES + __builtin_ctz(bits);
-                ids[found] = int32_t(chunk * CHUNK + place);
-                values[found++] = at[place];
-            }
+        for (int64_t i = 0; i < CHUNK; i += LANES)
+            found += append(
+                load(at + i), reaching(load(at + i), least), int32_t(chunk * CHUNK + i),
+                values + found, ids + found);
     }
     for (int64_t i = found; i < chunks_of(found) * CHUNK; i++) values[i] = NEVER;
     return found;

@@ -13,12 +13,12 @@
 // in the format that `Format` says, with rows up to a multiple of 32 that may hold anything.
 #pragma once
 #include "abi.h"
+#include "tiles.h"
 #include "vec.h"
 
 namespace {
 
-constexpr int PANEL = 32;   // outputs of a panel, and rows of a block
-constexpr int TILE_BYTES = 1024;
+constexpr int PANEL = 32;  // outputs of a panel, and rows of a block
 #if defined(__AVX512BF16__)
 constexpr bool BF16_DOT = true;
 #else
@@ -148,25 +148,28 @@ inline void block_of_vectors(
     }
 }
 
-// Weights that will be wanted, asked for early, `lines` cache lines for each pair of tiles used: the
-// ones shortly ahead where a panel meets one block of rows, else a share of the next panel, so that
-// reading it hides behind the other blocks.
+// Weights that will be wanted, asked for early, some cache lines for each pair of tiles used.
+//
+// One block of rows reads each panel once and at memory's pace: then whole pairs, the fifth from here
+// (`near`). Several blocks read the same panel, from the second cache after the first one: then each
+// of them asks for its share of the next panel, so that reading that hides behind their work.
 struct Ask {
+    static constexpr int PAIR_LINES = 2 * TILE_BYTES / 64, AHEAD_BYTES = 4 * 2 * TILE_BYTES;
     const char* at;
-    int lines;
+    int share;  // lines
     bool near;
 
     Ask(const char* panel, int64_t panel_bytes, int blocks)
-        : at(panel + (blocks == 1 ? 8192 : panel_bytes)),
-          lines(blocks > 32 ? 1 : 2 * TILE_BYTES / 64 / blocks), near(blocks == 1) {}
+        : at(panel + (blocks == 1 ? AHEAD_BYTES : panel_bytes)), share(PAIR_LINES / blocks),
+          near(blocks == 1) {}
 
     inline __attribute__((always_inline)) void more() {
 #if defined(__x86_64__)
-        if (near)
-            for (int i = 0; i < 2 * TILE_BYTES / 64; i++) _mm_prefetch(at + i * 64, _MM_HINT_T0);
+        if (near)  // a loop of its own, which is unrolled
+            for (int i = 0; i < PAIR_LINES; i++) _mm_prefetch(at + i * 64, _MM_HINT_T0);
         else
-            for (int i = 0; i < lines; i++) _mm_prefetch(at + i * 64, _MM_HINT_T1);
-        at += lines * 64;
+            for (int i = 0; i < share; i++) _mm_prefetch(at + i * 64, _MM_HINT_T1);
+        at += share * 64;
 #endif
     }
 };
@@ -181,11 +184,12 @@ struct Ask {
             _tile_dpbssd(c, a, b);      \
     } while (false)
 
-// Tiles are 16 rows of 64 bytes, all of them, always: rows beyond `rows` compute and are not read.
+// Whole tiles: rows beyond `rows` are computed too, and not read by anybody.
 template <int KIND>
 inline void block_of_tiles(
     const char* a, int64_t stride, int rows, const char* panel, int64_t tiles, Ask& ask, char* c) {
     const char* below = a + 16 * stride;
+    settle();
     _tile_zero(0);
     _tile_zero(1);
     if (rows <= 16) {

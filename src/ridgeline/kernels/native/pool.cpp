@@ -1,5 +1,9 @@
 #include "pool.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -17,18 +21,53 @@ void pause_once() {
 #endif
 }
 
+// Sequentially consistent: a library that looks for sleepers before the new value is seen by them
+// would wake nobody.
+void advance(std::atomic<uint32_t>& value) {
+    value.fetch_add(1, std::memory_order_seq_cst);
+    value.notify_all();
+}
+
 }  // namespace
 
-Pool::Pool(int threads) : count_(threads), counters_(size_t(STAGES) * threads) {
-    for (int thread = 1; thread < threads; thread++)
-        others_.emplace_back([this, thread] { work(thread); });
+Pool::Pool(int threads)
+    : count_(std::max(threads, 1)), counters_(size_t(STAGES) * size_t(count_)) {
+    start();
 }
 
 Pool::~Pool() {
+    if (home_ == getpid())
+        stop();
+    else
+        forget();
+}
+
+void Pool::start() {
+    try {
+        others_.reserve(size_t(count_ - 1));
+        for (int thread = 1; thread < count_; thread++)
+            others_.emplace_back([this, thread] { work(thread); });
+    } catch (...) {
+        stop();
+        throw;
+    }
+    home_ = getpid();
+}
+
+void Pool::stop() {
     leaving_ = true;
-    started_.fetch_add(1);
-    started_.notify_all();
+    advance(started_);
     for (auto& other : others_) other.join();
+    others_.clear();
+    leaving_ = false;
+    started_ = 0;
+}
+
+// Handles of threads that only the parent has: they can be neither joined nor destroyed here.
+void Pool::forget() {
+    if (!others_.empty()) new std::vector<std::thread>(std::move(others_));
+    others_.clear();
+    started_ = arrived_ = met_ = 0;
 }
 
 void Pool::wait_for(std::atomic<uint32_t>& value, uint32_t old) {
@@ -51,30 +90,33 @@ void Pool::work(int thread) {
 }
 
 void Pool::run(Body body, void* what) {
+    if (home_ != getpid()) {
+        forget();
+        start();
+    }
     for (auto& counter : counters_) counter.taken.store(0, std::memory_order_relaxed);
     body_ = body;
     what_ = what;
-    started_.fetch_add(1, std::memory_order_release);
-    started_.notify_all();
+    advance(started_);
     body(what, 0);
     meet();
 }
 
 void Pool::meet() {
     if (count_ == 1) return;
+    // Read before arriving: no meeting is held without this thread.
     uint32_t round = met_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == uint32_t(count_)) {
         arrived_.store(0, std::memory_order_relaxed);
-        met_.fetch_add(1, std::memory_order_release);
-        met_.notify_all();
+        advance(met_);
     } else {
         wait_for(met_, round);
     }
 }
 
 int64_t Pool::next(int stage, int thread, int64_t pieces) {
-    Counter* here = &counters_[size_t(stage % STAGES) * count_];
-    Counter* later = &counters_[size_t((stage + 2) % STAGES) * count_];
+    Counter* here = &counters_[size_t(stage % STAGES) * size_t(count_)];
+    Counter* later = &counters_[size_t((stage + 2) % STAGES) * size_t(count_)];
     later[thread].taken.store(0, std::memory_order_relaxed);
     for (int step = 0; step < count_; step++) {
         int owner = (thread + step) % count_;

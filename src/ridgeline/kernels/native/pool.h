@@ -4,6 +4,8 @@
 // taken by another process delays nobody for longer than one piece; a waiting thread spins for some
 // 50 microseconds, longer than a stage's tail, and then sleeps (decisions/0015).
 #pragma once
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -11,6 +13,7 @@
 
 class Pool {
 public:
+    // At least one thread, the caller. Throws where the system gives no more, leaving none behind.
     explicit Pool(int threads);
     ~Pool();
     Pool(const Pool&) = delete;
@@ -19,6 +22,8 @@ public:
     int threads() const { return count_; }
 
     // Runs body(what, thread) on every thread, the caller being thread 0; returns when all are done.
+    // One caller at a time. In a forked child, which has none of the threads, it starts others, and
+    // throws as the constructor does.
     // A plain pointer: templates of the standard library must not be compiled for one level only.
     using Body = void (*)(void* what, int thread);
     void run(Body body, void* what);
@@ -35,16 +40,20 @@ private:
     struct alignas(64) Counter {
         std::atomic<int64_t> taken{0};
     };
+    void start();
+    void stop();
+    void forget();
     void work(int thread);
     void wait_for(std::atomic<uint32_t>& value, uint32_t old);
 
     int count_;
+    pid_t home_ = 0;  // the process that has the threads
     std::vector<std::thread> others_;
     Body body_ = nullptr;
     void* what_ = nullptr;
-    alignas(64) std::atomic<uint32_t> started_{0};
-    alignas(64) std::atomic<uint32_t> arrived_{0};
-    alignas(64) std::atomic<uint32_t> met_{0};
+    alignas(64) std::atomic<uint32_t> started_{0};  // runs since the threads began
+    alignas(64) std::atomic<uint32_t> arrived_{0};  // at the meeting that is next
+    alignas(64) std::atomic<uint32_t> met_{0};      // meetings that were held
     std::atomic<bool> leaving_{false};
     std::vector<Counter> counters_;
 };

@@ -1,4 +1,4 @@
-// What happens to rows between two products: norm, rotation, quantisation, storing keys and values.
+// What happens to rows between two products: norm, rotation, silu, storing keys and values.
 //
 // Law of this file: one row at a time, its result depending on that row alone. Buffers' columns are
 // padded to a multiple of 64 with zeros (so are norm weights), and stay so.
@@ -6,10 +6,9 @@
 #include <cmath>
 
 #include "gemm.h"
+#include "quantise.h"
 
 namespace {
-
-inline float rounded(float x) { return widen(to_bf16(x)); }
 
 inline int64_t padded(int64_t columns) { return (columns + 63) / 64 * 64; }
 
@@ -25,36 +24,11 @@ inline __attribute__((always_inline)) void put(
     store((float*)row + at, v);
 }
 
-// x * inverse as a whole number, halves to even: the sum's last bit is 1, and it is rounded once,
-// which a level without fused multiply-add has to ask for.
-constexpr float WHOLE = 12582912.0f;
-inline float whole(float x, float inverse) { return __builtin_fmaf(x, inverse, WHOLE) - WHOLE; }
-inline __attribute__((always_inline)) Vec whole(Vec x, Vec inverse) {
-#if defined(__FMA__) || defined(__aarch64__)
-    return (x * inverse + WHOLE) - WHOLE;
-#else
-    for (int i = 0; i < LANES; i++) x[i] = whole(x[i], inverse[i]);
-    return x;
-#endif
-}
-
-// Zero where it would overflow, as zero's would: then all numbers are zero.
-inline float inverse_of(float scale) { return scale >= __FLT_MIN__ ? 1.0f / scale : 0.0f; }
-
-// One row of bf16 as int8 times the scale that is returned.
-inline float quantise(const Bf16* row, int64_t columns, int8_t* to) {
-    Vec most = {};
-    for (int64_t i = 0; i < columns; i += LANES) {
-        Vec v = load(row + i);
-        most = at_least(most, at_least(v, -v));
-    }
-    float scale = most_of(most) / 127.0f;
-    Vec inverse = broadcast(inverse_of(scale));
-    for (int64_t i = 0; i < columns; i += LANES) {
-        VecInt numbers = __builtin_convertvector(whole(load(row + i), inverse), VecInt);
-        store_as(to + i, __builtin_convertvector(numbers, VecByte));
-    }
-    return scale;
+// x * sigmoid(x). Far below zero 2**y would overflow; with 2**127 it is already nothing.
+inline __attribute__((always_inline)) Vec silu(Vec x) {
+    Vec y = x * -LOG2_E;
+    y = y > 127.0f ? broadcast(127.0f) : y;
+    return x / (1.0f + exp2_of(y));
 }
 
 // x / rms(x) * weight (Zhang and Sennrich 2019), [columns] padded.
@@ -81,9 +55,9 @@ inline void rotate_head(
     const float* sin, float* to) {
     float factor = 1.0f;
     if (weight) {
-        float total = 0;
-        for (int64_t i = 0; i < dims; i++) total += head[i] * head[i];
-        factor = 1.0f / std::sqrt(total / float(dims) + eps);
+        Vec squares = {};
+        for (int64_t i = 0; i < dims; i += LANES) squares += load(head + i) * load(head + i);
+        factor = 1.0f / std::sqrt(sum_of(squares) / float(dims) + eps);
     }
     int64_t half = dims / 2, i = 0;
     for (; i + LANES <= half; i += LANES) {
@@ -115,7 +89,7 @@ inline void store_key(const float* line, int64_t dims, float* block, int key) {
     for (int64_t d = 0; d < dims; d++) block[d * 16 + key] = line[d];
 }
 inline void store_value(const float* line, int64_t dims, Bf16* block, int key) {
-    // Two bytes at a time: the neighbour's may be written by another thread just now.
+    // One element at a time: the neighbour's may be written by another thread just now.
     Bf16* to = block + key / 2 * 2 * dims + key % 2;
     for (int64_t d = 0; d < dims; d += 16) {
         Bf16 bits[16];
@@ -128,22 +102,17 @@ inline void store_value(const float* line, int64_t dims, float* block, int key) 
     for (int64_t d = 0; d < dims; d++) to[d] = line[d];
 }
 
-// The same for an int8 cache: one scale for each token and head, the largest magnitude over 127.
-inline float cache_scale(const float* line, int64_t dims) {
-    float most = 0;
-    for (int64_t d = 0; d < dims; d++) most = std::fabs(line[d]) > most ? std::fabs(line[d]) : most;
-    return most / 127.0f;
-}
+// The same for an int8 cache: numbers here, and their scale, one for each token and head.
 inline float store_key(const float* line, int64_t dims, int8_t* block, int key) {
-    float scale = cache_scale(line, dims), inverse = inverse_of(scale);
+    float scale = scale_of(line, dims), inverse = inverse_of(scale);
     for (int64_t d = 0; d < dims; d++)
-        block[d / 2 * 32 + key * 2 + d % 2] = int8_t(whole(line[d], inverse));
+        block[d / 2 * 32 + key * 2 + d % 2] = nearest(line[d], inverse);
     return scale;
 }
 inline float store_value(const float* line, int64_t dims, int8_t* block, int key) {
-    float scale = cache_scale(line, dims), inverse = inverse_of(scale);
+    float scale = scale_of(line, dims), inverse = inverse_of(scale);
     for (int64_t d = 0; d < dims; d++)
-        block[key / 2 * 2 * dims + 2 * d + key % 2] = int8_t(whole(line[d], inverse));
+        block[key / 2 * 2 * dims + 2 * d + key % 2] = nearest(line[d], inverse);
     return scale;
 }
 

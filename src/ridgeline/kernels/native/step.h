@@ -14,12 +14,13 @@
 #include "gemm.h"
 #include "library.h"
 #include "rows.h"
+#include "tiles.h"
 #include "workspace.h"
 
 namespace {
 
 constexpr int64_t ROWS_AT_A_TIME = 256;  // of a product: their activations stay in the second cache
-constexpr int64_t MOST_DIMS = 512;       // of a head; library.cpp refuses more
+constexpr int64_t MOST_DIMS = 512;       // of a head; native_decoder.py refuses more
 
 class Step {
 public:
@@ -189,8 +190,8 @@ private:
             for (int r = 0; r < count; r++)
                 for (int i = 0; i < 16; i += LANES) {
                     Vec gate = load(c + r * PANEL + i), up = load(c + r * PANEL + 16 + i);
-                    Vec silu = gate / (1.0f + exp2_of(gate * -LOG2_E));
-                    put(ws.m + (row + r) * ws.m_bytes, column / 2 + i, silu * up, format, narrowly);
+                    char* m = ws.m + (row + r) * ws.m_bytes;
+                    put(m, column / 2 + i, silu(gate) * up, format, narrowly);
                 }
         });
     }
@@ -279,18 +280,9 @@ struct StepArguments {
 
 void step_of_thread(void* what, int thread) {
     auto& a = *(StepArguments*)what;
-#if defined(__AMX_BF16__)
-    alignas(64) static const struct {
-        uint8_t palette = 1, first_row = 0, unused[14] = {};
-        uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-        uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } tiles;
-    _tile_loadconfig(&tiles);
-#endif
+    configure_tiles();
     Step(a.ws, a.model, a.batch, a.logits, thread).run();
-#if defined(__AMX_BF16__)
-    _tile_release();
-#endif
+    release_tiles();
 }
 
 void run_step(Workspace& ws, const RlModel& model, const RlBatch& batch, float* logits) {

@@ -1,4 +1,4 @@
-// The buffers and threads that a decoder keeps between steps, made and grown by library.cpp.
+// The buffers and threads that a decoder keeps between steps, made and grown by decoder.cpp.
 //
 // Law of this file: each row buffer holds a multiple of 32 rows of a multiple of 64 columns, zero
 // where no value belongs.

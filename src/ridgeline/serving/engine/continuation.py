@@ -23,7 +23,7 @@ class TokenLogprob(msgspec.Struct, frozen=True):
     logprob: Logprob
 
 
-class Delta(msgspec.Struct, frozen=True):
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one step added to a choice. `finish` is OpenAI's reason, once it is complete.
 
     `stopped` says that a stop string ended it, so that the engine does not know yet.

@@ -8,6 +8,7 @@ and ends with its engine, saying so.
 """
 
 import asyncio
+import gc
 import hmac
 import signal
 import string
@@ -155,6 +156,9 @@ class Front:
         eos_ids = frozenset(files.architecture.eos_ids)
         bounds = Bounds(outcome.max_model_len, outcome.vocab_size, eos_ids)
         prompts = Prompts(files.tokenizer, template, bounds, longest_bytes)
+        # What is loaded stays: no collection between tokens has to look at it again.
+        gc.collect()
+        gc.freeze()
         self._replica.ready(Loaded(link, outcome, prompts, bounds))
         self._said({**msgspec.to_builtins(outcome), "event": "ready"})
         return True

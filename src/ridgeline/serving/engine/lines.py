@@ -11,43 +11,50 @@ So guesses change how many steps an answer takes, and no token of it (decisions/
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.serving.engine.messages import Logprob
 from ridgeline.serving.engine.sampler import Chosen, Sampler
 from ridgeline.serving.engine.sequence import Continuation
 
 
-@dataclass(slots=True)
-class Line:
-    """A sequence's rows of logits, from `row` on one more than it has guesses; what they gave."""
+class Line(msgspec.Struct):
+    """A sequence's rows of logits, from `row` on one more than it has guesses; what they gave.
+
+    With `error` the last row that was drawn gave no token.
+    """
 
     sequence: Continuation
     row: int
     guesses: Sequence[int] = ()
-    chosen: list[Chosen] = field(default_factory=list)
+    said: list[int] = []
+    logprobs: list[Logprob] = []
     finish: str | None = None
+    error: str = ""
 
     @property
     def held(self) -> int:
-        """Guesses that came true: each token but the last was one."""
-        return len(self.chosen) - 1
+        """Guesses that came true: each row but the last one drawn gave one."""
+        return len(self.said) if self.error else len(self.said) - 1
 
     @property
     def goes_on(self) -> bool:
         """Whether the next row stands behind what was really said."""
         at = self.held
         there = self.finish is None and at < len(self.guesses)
-        return there and self.chosen[at].token == self.guesses[at]
+        return there and self.said[at] == self.guesses[at]
 
     def say(self, chosen: Chosen, eos_ids: Collection[int]) -> None:
         """One more token of the sequence, perhaps its last."""
-        self.chosen.append(chosen)
         if chosen.error:
-            self.finish = "error"
+            self.finish, self.error = "error", chosen.error
             return
+        self.said.append(chosen.token)
+        if chosen.logprob is not None:
+            self.logprobs.append(chosen.logprob)
         self.sequence.tokens.append(chosen.token)
         self.finish = self.sequence.finish(eos_ids)
 
@@ -61,9 +68,9 @@ def draw_lines(
     """Draw row after row of each line, as long as the next one counts."""
     going = lines
     while going:
-        rows = [line.row + len(line.chosen) for line in going]
+        rows = [line.row + len(line.said) for line in going]
         wanted_RV = logits_RV if rows == list(range(len(logits_RV))) else logits_RV[rows]
         chosen = sampler.sample(wanted_RV, [line.sequence.state for line in going])
         for line, one in zip(going, chosen, strict=True):
             line.say(one, eos_ids)
-        going = [line for line in going if line.goes_on]
+        going = [line for line in going if line.guesses and line.goes_on]

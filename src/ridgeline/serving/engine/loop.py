@@ -6,7 +6,8 @@ returns; tests call it directly. Token ids live here, counts and hashes in `poli
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+
+import msgspec
 
 from ridgeline.errors import ModelError
 from ridgeline.serving.engine.cache import Arena
@@ -31,21 +32,6 @@ from ridgeline.serving.engine.sequence import Continuation
 from ridgeline.serving.engine.speculator import DRAFTS, Speculator
 from ridgeline.serving.policy.batch import Batcher, Chunk, Limits, Step
 from ridgeline.serving.policy.blocks import BlockBook
-
-
-@dataclass(slots=True)
-class _Counters:
-    """The totals of `Stats`, by the same names."""
-
-    steps: int = 0
-    preemptions: int = 0
-    prompt_tokens: int = 0
-    generation_tokens: int = 0
-    prefix_queries: int = 0
-    prefix_hits: int = 0
-    drafts: int = 0
-    draft_tokens: int = 0
-    accepted_tokens: int = 0
 
 
 class Engine:
@@ -87,7 +73,7 @@ class Engine:
         self._sequences: dict[str, Continuation] = {}
         self._unborn: dict[str, list[Continuation]] = {}  # n > 1, until the prompt is computed
         self._failed: list[Output] = []
-        self._count = _Counters()
+        self._stats = Stats()
         self._kernels = model.kernels
         self._speculator: Speculator | None = None
         self._warm_up()
@@ -135,7 +121,7 @@ class Engine:
         self._requests[request.id] = {0: first}
         if siblings:
             self._unborn[request.id] = siblings
-        self._count.prompt_tokens += len(request.prompt)
+        self._stats.prompt_tokens += len(request.prompt)
 
     def abort(self, gone: Abort) -> None:
         """Forget a request or one of its continuations; unknown ones have ended already."""
@@ -159,7 +145,7 @@ class Engine:
             outputs += self._run(step, guesses)
             if self._speculator is not None and step.decodes:
                 self._speculator.stepped(step.tokens, self._now_s() - began_s)
-        return Stepped(outputs, self._stats())
+        return Stepped(outputs, self._snapshot())
 
     def _guesses(self, step: Step) -> dict[str, list[int]]:
         """What may be guessed in this step, by sequence."""
@@ -169,7 +155,11 @@ class Engine:
 
     def _run(self, step: Step, guesses: dict[str, list[int]]) -> list[Output]:
         chunks = [
-            (self._sequences[chunk.id], chunk, guesses.get(chunk.id, [])[: chunk.guesses])
+            (
+                self._sequences[chunk.id],
+                chunk,
+                guesses[chunk.id][: chunk.guesses] if chunk.guesses else [],
+            )
             for chunk in step.chunks
         ]
         logits = self._runner.run(
@@ -186,8 +176,12 @@ class Engine:
 
     def _rows(self, sequence: Continuation, chunk: Chunk, guesses: list[int]) -> Rows:
         known = sequence.tokens[chunk.start : chunk.start + chunk.count - chunk.guesses]
-        table = self._batcher.table(chunk.id)
-        return Rows(known + guesses, chunk.start, table, 1 + chunk.guesses if chunk.samples else 0)
+        return Rows(
+            known + guesses if guesses else known,
+            chunk.start,
+            self._batcher.table(chunk.id),
+            1 + chunk.guesses if chunk.samples else 0,
+        )
 
     def _who_samples(self, chunks: list[tuple[Continuation, Chunk, list[int]]]) -> list[Line]:
         """Each sampling sequence's rows; a prompt with n > 1 samples its row n times."""
@@ -197,7 +191,7 @@ class Engine:
             if not chunk.samples:
                 continue
             lines.append(Line(sequence, row, guesses))
-            if sequence.index == 0:
+            if self._unborn and sequence.index == 0:
                 siblings = self._unborn.pop(sequence.add.id, [])
                 lines += [Line(sibling, row) for sibling in siblings]
             row += 1 + chunk.guesses
@@ -206,13 +200,12 @@ class Engine:
     def _advance(self, line: Line) -> Output:
         """What a continuation said in this step becomes known to the policy, and to its reader."""
         sequence = line.sequence
-        said = [one for one in line.chosen if not one.error]
-        first = sequence.generated == len(said)
-        self._count.generation_tokens += len(said)
+        first = sequence.generated == len(line.said)
+        self._stats.generation_tokens += len(line.said)
         if line.guesses:
-            self._count.drafts += 1
-            self._count.draft_tokens += len(line.guesses)
-            self._count.accepted_tokens += line.held
+            self._stats.drafts += 1
+            self._stats.draft_tokens += len(line.guesses)
+            self._stats.accepted_tokens += line.held
         if line.finish:
             self._end(sequence)
         elif chain := self._chain(sequence):
@@ -220,11 +213,11 @@ class Engine:
         return Output(
             sequence.add.id,
             sequence.index,
-            [one.token for one in said],
-            logprobs=[one.logprob for one in said if one.logprob],
-            finish=line.finish,
-            cached_tokens=sequence.cached_tokens if first else 0,
-            error=line.chosen[-1].error,
+            line.said,
+            line.logprobs,
+            line.finish,
+            sequence.cached_tokens if first else 0,
+            line.error,
         )
 
     def _branch(self, child: Continuation) -> None:
@@ -266,21 +259,19 @@ class Engine:
         return self._constraints.matcher(rules.grammar)
 
     def _note(self, step: Step) -> None:
-        self._count.steps += bool(step.chunks)
-        self._count.preemptions += len(step.preempted)
+        self._stats.steps += bool(step.chunks)
+        self._stats.preemptions += len(step.preempted)
         for admitted in step.admitted:
             sequence = self._sequences[admitted.id]
-            self._count.prefix_queries += len(sequence.tokens)
-            self._count.prefix_hits += admitted.cached_tokens
+            self._stats.prefix_queries += len(sequence.tokens)
+            self._stats.prefix_hits += admitted.cached_tokens
             sequence.cached_tokens = min(admitted.cached_tokens, len(sequence.add.prompt))
 
-    def _stats(self) -> Stats:
-        return Stats(
-            running=self._batcher.running,
-            waiting=self._batcher.waiting,
-            kv_usage=self._book.usage,
-            **asdict(self._count),
-        )
+    def _snapshot(self) -> Stats:
+        stats = self._stats
+        stats.running, stats.waiting = self._batcher.running, self._batcher.waiting
+        stats.kv_usage = self._book.usage
+        return msgspec.structs.replace(stats)
 
     def _longest(self, config: EngineConfig) -> int:
         room = self._arena.blocks * config.block_size
@@ -300,7 +291,7 @@ class Engine:
         self.add(Add("warm-up", [0] * min(32, self._max_model_len - 2), Sampling(max_tokens=2)))
         while self.busy:
             self.step()
-        self._count = _Counters()
+        self._stats = Stats()
         self._stages["warm-up"] = time.monotonic() - began
 
 

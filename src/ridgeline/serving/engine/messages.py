@@ -71,7 +71,7 @@ class Logprob(msgspec.Struct, frozen=True, array_like=True):
     top: list[tuple[int, float]]
 
 
-class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+class Output(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """New tokens of one continuation, in one step: one, or more where guesses came true.
 
     `finish` is "stop" (end of sequence or a stop token, which is then the last of `tokens`),
@@ -88,8 +88,10 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-class Stats(msgspec.Struct, frozen=True):
+class Stats(msgspec.Struct, gc=False):
     """The engine's gauges and counters (totals since it started) after a step.
+
+    The engine counts in one of its own, and sends copies.
 
     `drafts` counts rows of guesses that were run, `draft_tokens` the guesses in them,
     `accepted_tokens` those that came true.

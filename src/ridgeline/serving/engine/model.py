@@ -15,6 +15,7 @@ from ridgeline.kernels.choose import open_decoder
 from ridgeline.kernels.decoder import Batch, Decoder, Floats, LayerWeights, Shape, Weights
 from ridgeline.serving.engine.architecture import Architecture, RopeScaling
 from ridgeline.serving.engine.cache import Arena
+from ridgeline.serving.engine.rotation import Rotation, rotated, rotated_layer
 
 DTYPES = ("bf16", "fp32", "int8")
 """int8: weights and activations of the layers' products (W8A8); all else bf16."""
@@ -81,7 +82,7 @@ class Model:
         self.cache_dtype = cache_dtype
         try:
             self.decoder: Decoder = open_decoder(
-                _shape(architecture), _weights(architecture, tensors),
+                _shape(architecture), _weights(architecture, tensors, dtype),
                 dtype=dtype, cache_dtype=cache_dtype, threads=threads,
             )  # fmt: skip
         except ValueError as error:
@@ -108,14 +109,22 @@ def _shape(a: Architecture) -> Shape:
     )  # fmt: skip
 
 
-def _weights(architecture: Architecture, tensors: Tensors) -> Weights:
+def _weights(architecture: Architecture, tensors: Tensors, dtype: str) -> Weights:
+    """The file's weights; for int8 an equal decoder's, whose activations are more even."""
+    rotation = Rotation(architecture.hidden) if dtype == "int8" else None
+
+    def layer(i: int) -> LayerWeights:
+        filed = _layer(tensors, f"model.layers.{i}.")
+        return filed if rotation is None else rotated_layer(filed, rotation)
+
     embedding = tensors["model.embed_tokens.weight"]
-    return Weights(
+    filed = Weights(
         embedding,
-        _Layers(architecture.layers, lambda i: _layer(tensors, f"model.layers.{i}.")),
+        _Layers(architecture.layers, layer),
         tensors["model.norm.weight"],
         tensors.get("lm_head.weight", embedding),
     )
+    return filed if rotation is None else rotated(filed, rotation)
 
 
 class _Layers(Sequence[LayerWeights]):

@@ -10,6 +10,7 @@ While nothing runs the process sleeps in the kernel. It ends with its front: whe
 closes, when it reads `Stop`, or, in the middle of a long step, when the front's process is gone.
 """
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -131,6 +132,9 @@ def engine_main(connection: socket.socket, config: EngineConfig, make_engine: st
     channel = Channel(connection)
     try:
         engine = _start(channel, config, make_engine)
+        # What is loaded stays: no collection between steps has to look at it again.
+        gc.collect()
+        gc.freeze()
         run(engine, channel)
     except (EOFError, ConnectionError):
         return  # the front is gone, and with it everyone who waits for an answer

@@ -7,20 +7,18 @@ millisecond, and decides nothing. `loop` calls it once a step with what
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ridgeline.kernels.decoder import Batch, Floats
+from ridgeline.kernels.decoder import Batch, Floats, Int32
 from ridgeline.serving.engine.cache import Arena
 from ridgeline.serving.engine.model import Model
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """New rows of one sequence: `token_ids` at positions `start`, `start + 1`, ...
 
     `block_table` covers at least the positions up to the last row; what came before `start` is in
@@ -63,17 +61,31 @@ class Runner:
 
     def batch(self, rows: Sequence[Rows]) -> Batch:
         """The flat batch of some sequences' new rows; at least one."""
-        count, size = len(rows), self.arena.block_size
-        lens = np.fromiter((len(r.token_ids) for r in rows), np.int32, count)
-        contexts = np.fromiter((r.start for r in rows), np.int32, count) + lens
-        ends = np.cumsum(lens, dtype=np.int32)
-        blocks = (contexts + (size - 1)) // size
-        tables = np.zeros((count, int(blocks.max())), np.int32)
-        for i, r in enumerate(rows):
-            tables[i, : blocks[i]] = r.block_table[: blocks[i]]
-        total = int(ends[-1])
-        ids = np.fromiter(chain.from_iterable(r.token_ids for r in rows), np.int32, total)
-        samples = np.fromiter((r.samples for r in rows), np.int32, count)
-        lines = np.cumsum(samples, dtype=np.int32)  # of logits, up to and with a sequence's own
-        wanted = np.arange(lines[-1], dtype=np.int32) + np.repeat(ends - lines, samples)
-        return Batch(ids, ends - lens, lens, contexts, tables, wanted)
+        ids: list[int] = []
+        wanted: list[int] = []
+        starts, lens, contexts = [], [], []
+        for r in rows:
+            starts.append(len(ids))
+            lens.append(len(r.token_ids))
+            contexts.append(r.start + len(r.token_ids))
+            ids.extend(r.token_ids)
+            wanted += range(len(ids) - r.samples, len(ids))
+        tables = _padded([r.block_table for r in rows])
+        return Batch(
+            _int32(ids), _int32(starts), _int32(lens), _int32(contexts), tables, _int32(wanted)
+        )
+
+
+def _padded(tables: Sequence[Sequence[int]]) -> Int32:
+    """Rows of different lengths as one array, with zeros behind the shorter ones."""
+    width = max(map(len, tables))
+    flat: list[int] = []
+    for table in tables:
+        flat += table
+        flat += [0] * (width - len(table))
+    return _int32(flat).reshape(len(tables), width)
+
+
+def _int32(values: Sequence[int]) -> Int32:
+    # A list and one call: numpy's own arithmetic on a few numbers costs more than Python's.
+    return np.fromiter(values, np.int32, len(values))

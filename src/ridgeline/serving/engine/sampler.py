@@ -15,8 +15,8 @@ vLLM's:
 import math
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,8 +29,7 @@ _GREEDY_BELOW = 1e-5  # a temperature that float32 cannot divide by; vLLM draws 
 _NEVER = -9999.0  # instead of -inf, which JSON cannot say; OpenAI's number
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True, gc=False):
     """One row's token. With `error`, there is none and its continuation cannot go on."""
 
     token: int
@@ -77,17 +76,30 @@ class State:
     preempted and computed again.
     """
 
-    __slots__ = ("bias_ids", "biases", "ends", "key", "matcher", "position", "sampling", "tally")
+    __slots__ = (
+        "_draw", "_ruled", "bias_ids", "biases", "ends", "key", "matcher", "position", "sampling",
+        "tally",
+    )  # fmt: skip
 
-    def __init__(self, sampling: Sampling, key: int, matcher: Matcher | None) -> None:
+    def __init__(
+        self,
+        sampling: Sampling,
+        key: int,
+        *,
+        matcher: Matcher | None,
+        tally: _Tally | None,
+        ends: draw.Ids,
+    ) -> None:
         self.sampling = sampling
         self.key = key
         self.matcher = matcher
+        self.tally = tally
+        self.ends = ends
         self.position = 0
-        self.tally: _Tally | None = None
         self.bias_ids = np.array(list(sampling.logit_bias), np.intp)
         self.biases = np.array(list(sampling.logit_bias.values()), np.float32)
-        self.ends = np.empty(0, np.intp)
+        self._ruled = bool(sampling.logit_bias) or tally is not None or matcher is not None
+        self._draw = _rules_of_draw(sampling)
 
     @property
     def complete(self) -> bool:
@@ -102,25 +114,13 @@ class State:
     @property
     def changes_logits(self) -> bool:
         """Whether any rule comes before the temperature."""
-        ruled = self.tally is not None or self.matcher is not None
-        return ruled or len(self.biases) > 0 or self.must_go_on
+        return self._ruled or self.must_go_on
 
     def row(self, at: int, adjusted: int = -1) -> Row:
         """What its next token is drawn by, from logits `at`, or from adjusted ones."""
-        rules = self.sampling
-        alternatives = -1 if rules.logprobs is None else rules.logprobs
-        if rules.temperature < _GREEDY_BELOW:
-            return Row(at, adjusted, alternatives=alternatives)
-        return Row(
-            at,
-            adjusted,
-            draw.uniform(self.key, self.position),
-            rules.temperature,
-            rules.min_p,
-            rules.top_p,
-            rules.top_k,
-            alternatives,
-        )
+        greedy = self._draw[0] == 0
+        chance = 0.0 if greedy else draw.uniform(self.key, self.position)
+        return Row(at, adjusted, chance, *self._draw)
 
     def accept(self, token: int) -> None:
         """Count a chosen token. Raises ValueError where its grammar gives up."""
@@ -171,15 +171,20 @@ class Sampler:
         vocabulary.
         """
         seed = self._seeds() if sampling.seed is None else sampling.seed
-        state = State(sampling, draw.stream_key(seed, index), matcher)
         self._check_ids(sampling.logit_bias, "logit_bias")
+        tally = None
         if _has_penalties(sampling):
             self._check_ids(prompt_ids, "prompt")
-            state.tally = _Tally(prompt_ids)
-        if sampling.min_tokens:
-            ends = self._eos_ids.union(sampling.stop_token_ids)
-            state.ends = np.array([end for end in ends if 0 <= end < self._vocab_size], np.intp)
-        return state
+            tally = _Tally(prompt_ids)
+        ends = self._eos_ids.union(sampling.stop_token_ids) if sampling.min_tokens else ()
+        known = [end for end in ends if 0 <= end < self._vocab_size]
+        return State(
+            sampling,
+            draw.stream_key(seed, index),
+            matcher=matcher,
+            tally=tally,
+            ends=np.array(known, np.intp),
+        )
 
     def sample(self, logits_RV: draw.Floats, states: Sequence[State]) -> list[Chosen]:
         """One token for each row, in order; `logits_RV` is float32 and left as it was.
@@ -211,7 +216,7 @@ class Sampler:
             adjusted += 1
         drawn = iter(self._draws.draw(logits_RV, self._adjusted_AV, rows))
         return [
-            failed[at] if at in failed else self._chosen(next(drawn), logits_RV[at], state)
+            failed[at] if at in failed else self._chosen(next(drawn), logits_RV, at, state)
             for at, state in enumerate(states)
         ]
 
@@ -219,7 +224,7 @@ class Sampler:
         if adjusted > len(self._adjusted_AV):
             self._adjusted_AV = np.empty((adjusted, self._vocab_size), np.float32)
 
-    def _chosen(self, drawn: Drawn, logits_V: draw.Floats, state: State) -> Chosen:
+    def _chosen(self, drawn: Drawn, logits_RV: draw.Floats, at: int, state: State) -> Chosen:
         if drawn.token < 0:
             if state.changes_logits and drawn.peak == -np.inf:
                 return Chosen(-1, error="the model finds every allowed token impossible")
@@ -228,7 +233,9 @@ class Sampler:
             state.accept(drawn.token)
         except ValueError as error:
             return Chosen(-1, error=str(error))
-        return Chosen(drawn.token, _logprob(drawn, logits_V, state.sampling))
+        if state.sampling.logprobs is None:
+            return Chosen(drawn.token)
+        return Chosen(drawn.token, _logprob(drawn, logits_RV[at]))
 
     def _adjust(self, logits_V: draw.Floats, state: State, adjusted_V: draw.Floats) -> None:
         """A copy with the rules before temperature applied. Raises ValueError."""
@@ -250,14 +257,19 @@ class Sampler:
             raise ValueError(f"{what} has a token outside the vocabulary of {self._vocab_size}")
 
 
-def _logprob(drawn: Drawn, logits_V: draw.Floats, rules: Sampling) -> Logprob | None:
-    if rules.logprobs is None:
-        return None
-
+def _logprob(drawn: Drawn, logits_V: draw.Floats) -> Logprob:
     def of(token: int) -> float:
         return max(float(logits_V[token]) - drawn.normaliser, _NEVER)
 
     return Logprob(of(drawn.token), [(token, of(token)) for token in drawn.likeliest])
+
+
+def _rules_of_draw(rules: Sampling) -> tuple[float, float, float, int, int]:
+    """The last fields of each of a continuation's `Row`s."""
+    alternatives = -1 if rules.logprobs is None else rules.logprobs
+    if rules.temperature < _GREEDY_BELOW:
+        return 0.0, 0.0, 1.0, 0, alternatives
+    return rules.temperature, rules.min_p, rules.top_p, rules.top_k, alternatives
 
 
 def _has_penalties(rules: Sampling) -> bool:

@@ -7,7 +7,7 @@ on by `loop`.
 import hashlib
 from array import array
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ridgeline.serving.engine.draft import Guesser
 from ridgeline.serving.engine.messages import Add
@@ -18,8 +18,8 @@ from ridgeline.serving.engine.sampler import State
 class Continuation:
     """A sequence. `tokens` holds prompt and generated ids, `state` is the sampler's.
 
-    `hashes` counts the full blocks whose hash the policy knows; `digest` is the last of that
-    chain. `guesser` comes with the first guess.
+    `id` is its name in the policy. `hashes` counts the full blocks whose hash the policy knows;
+    `digest` is the last of that chain. `guesser` comes with the first guess.
     """
 
     add: Add
@@ -30,11 +30,10 @@ class Continuation:
     hashes: int = 0
     cached_tokens: int = 0
     guesser: Guesser | None = None
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        """Its name in the policy."""
-        return f"{self.add.id}#{self.index}"
+    def __post_init__(self) -> None:
+        self.id = f"{self.add.id}#{self.index}"
 
     @property
     def generated(self) -> int:
@@ -48,16 +47,11 @@ class Continuation:
 
     def finish(self, eos_ids: Collection[int]) -> str | None:
         """Why its last token was the last, if it was: "stop" or "length"."""
-        rules, token = self.add.sampling, self.tokens[-1]
-        enough = self.generated >= rules.min_tokens
-        ends = token in eos_ids and not rules.ignore_eos
-        if enough and (ends or token in rules.stop_token_ids):
+        rules, token, generated = self.add.sampling, self.tokens[-1], self.generated
+        ends = token in rules.stop_token_ids or (token in eos_ids and not rules.ignore_eos)
+        if (ends and generated >= rules.min_tokens) or self.state.complete:
             return "stop"
-        if self.state.complete:
-            return "stop"
-        if self.generated >= rules.max_tokens:
-            return "length"
-        return None
+        return "length" if generated >= rules.max_tokens else None
 
     def chain(self, block_size: int) -> list[bytes]:
         """The hashes of blocks that are full now and were not told yet.

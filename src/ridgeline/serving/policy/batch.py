@@ -48,7 +48,7 @@ class Limits:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would treble what one costs: a step makes many
 class Chunk:
     """Rows `start`..`start + count` of a sequence; `samples`: the last row gives a new token.
 
