@@ -1,5 +1,7 @@
 """The fastest kernels serve unless others are asked for."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from decoder_parts import parts
@@ -61,13 +63,36 @@ def test_a_library_of_another_version_is_refused(monkeypatch):
     library.library.cache_clear()
 
 
-def test_no_library_is_no_error_and_a_torn_one_is(monkeypatch, tmp_path):
-    monkeypatch.setenv("RIDGELINE_KERNEL_LIBRARY", str(tmp_path / "none.so"))
+@pytest.fixture
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     library.library.cache_clear()
+    yield
+    library.library.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh")
+def test_no_library_is_no_error_but_one_that_was_named_is(monkeypatch, tmp_path):
+    monkeypatch.setattr(library, "library_path", lambda: tmp_path / "none.so")
     assert library.library() is None
     assert library.levels() == []
-    (tmp_path / "none.so").write_bytes(b"torn")
     library.library.cache_clear()
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    monkeypatch.setenv("RIDGELINE_KERNEL_LIBRARY", str(tmp_path / "none.so"))
+    with pytest.raises(ModelError, match="is no file"):
         library.library()
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.2, 0.9])
+def test_a_torn_library_is_refused_and_portable_serves_beside_it(monkeypatch, tmp_path, share):
+    if not library.levels():
+        pytest.skip("needs a C++ compiler: no kernels were built")
+    whole = library.library_path().read_bytes()
+    torn = tmp_path / "torn.so"
+    torn.write_bytes(whole[: int(share * len(whole))])
+    monkeypatch.setenv("RIDGELINE_KERNEL_LIBRARY", str(torn))
     library.library.cache_clear()
+    with pytest.raises(ModelError, match=r"cut short|cannot be loaded") as refused:
+        choose.kernels()
+    assert refused.value.remedy
+    monkeypatch.setenv(choose.VARIABLE, "portable")
+    assert choose.kernels() == "portable"

@@ -32,7 +32,8 @@ def say(event: Mapping[str, Any]) -> None:
             click.echo(f"{event['url']} loads the model ...")
         case "ready":
             spent = ", ".join(f"{name} {s:.1f} s" for name, s in event["stages_s"].items())
-            click.echo(f"ready: {event['dtype']}, {event['threads']} threads ({spent})")
+            threads = f"{event['threads']} thread{'s' if event['threads'] > 1 else ''}"
+            click.echo(f"ready: {event['dtype']}, {threads}, {event['kernels']} ({spent})")
 
 
 @click.command()

@@ -17,13 +17,17 @@ PORTABLE = "portable"
 
 def kernels() -> str:
     """The level that serves here, or "portable". Raises ModelError for one that is not here."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted == PORTABLE:  # also where the library cannot be loaded
+        return PORTABLE
     here = [*levels(), PORTABLE]
-    wanted = os.environ.get(VARIABLE) or here[0]
+    if not wanted:
+        return here[0]
     if wanted not in here:
         raise ModelError(
             f"this machine has no kernels {wanted!r}",
             where=VARIABLE,
-            remedy=f"one of {', '.join(here)}, or none for the fastest",
+            remedy=f"one of {', '.join(here)}; the fastest where it is not set",
         )
     return wanted
 

@@ -14,10 +14,12 @@
 #include "attention_softmax.h"
 #include "attention_tiles.h"
 #include "attention_work.h"
+#include "line.h"
 
 namespace {
 
-// q [T][q_stride] and out [T][out_stride]: N heads of H side by side, of the activation's kind.
+// q [T][q_stride], and lines (line.h) of out, of so many bytes: N heads of H side by side, of the
+// activation's kind.
 // `partial` [places][unit rows][H + 2]: sums, their maximum, their total.
 struct AttentionCall {
     const RlModel* model;
@@ -25,7 +27,7 @@ struct AttentionCall {
     const RlBatch* batch;
     const void* q;
     void* out;
-    int64_t q_stride, out_stride;
+    int64_t q_stride, out_bytes;
     float* partial;
 };
 
@@ -213,19 +215,21 @@ private:
 
 // The values' weighted mean, as the activation's kind; never -0, which joining would lose.
 template <class Activation>
-inline __attribute__((always_inline)) void put_mean(Activation* to, Vec sum, Vec share) {
-    store(to, sum * share + 0.0f);
+inline __attribute__((always_inline)) void put_mean(Line to, int64_t column, Vec sum, Vec share) {
+    store((Activation*)to.at(column * int64_t(sizeof(Activation))), sum * share + 0.0f);
 }
 
 template <class Activation, class Cached>
 void UnitWork<Activation, Cached>::finish() const {
-    each_row(call.out_stride, [this](int row, int64_t at, int) {
+    each_row(0, [this](int row, int64_t, int position) {
         const float* sums = scratch.sums + row * dims;
         float total = total_of(load(scratch.totals + row * LANES));
         if (unit.place < 0) {
-            Activation* out = (Activation*)call.out + at;
+            Line out((char*)call.out, call.out_bytes, unit.first_row + position);
+            int64_t column = (unit.kv_head * group + row % group) * dims;
             Vec share = broadcast(1.0f / total);
-            for (int64_t d = 0; d < dims; d += LANES) put_mean(out + d, load(sums + d), share);
+            for (int64_t d = 0; d < dims; d += LANES)
+                put_mean<Activation>(out, column + d, load(sums + d), share);
         } else {
             float* kept = call.partial + (unit.place * unit_rows(model) + row) * (dims + 2);
             std::memcpy(kept, sums, size_t(dims) * 4);
@@ -238,7 +242,8 @@ void UnitWork<Activation, Cached>::finish() const {
 // One row of a Merge: its parts on one common maximum. Parts in which the row sees no key are left
 // out, so that the result is that of a unit which ends before them.
 template <class Activation>
-void join_row(const float* first, int64_t part_stride, int parts, int64_t dims, Activation* out) {
+void join_row(
+    const float* first, int64_t part_stride, int parts, int64_t dims, Line out, int64_t column) {
     auto part_at = [=](int part) { return first + part * part_stride; };
     float top = LEAST, total = 0.0f;
     for (int part = 0; part < parts; part++)
@@ -251,7 +256,7 @@ void join_row(const float* first, int64_t part_stride, int parts, int64_t dims, 
         for (int part = 0; part < parts; part++)
             if (part_at(part)[dims + 1] > 0.0f)
                 sum = factor_of(part) * load(part_at(part) + d) + sum;
-        put_mean(out + d, sum, share);
+        put_mean<Activation>(out, column + d, sum, share);
     }
 }
 
@@ -275,12 +280,12 @@ void join(const AttentionCall& call, const Merge& merge) {
     int64_t dims = model.head_dim, line = dims + 2, part_stride = unit_rows(model) * line;
     const float* first = call.partial + merge.place * part_stride;
     for (int row = 0; row < merge.positions * group; row++, first += line) {
-        int64_t at = (merge.first_row + row / group) * call.out_stride +
-                     (merge.kv_head * group + row % group) * dims;
+        Line out((char*)call.out, call.out_bytes, merge.first_row + row / group);
+        int64_t column = (merge.kv_head * group + row % group) * dims;
         if (model.activation == RL_F32)
-            attention::join_row(first, part_stride, merge.parts, dims, (float*)call.out + at);
+            attention::join_row<float>(first, part_stride, merge.parts, dims, out, column);
         else
-            attention::join_row(first, part_stride, merge.parts, dims, (Bf16*)call.out + at);
+            attention::join_row<Bf16>(first, part_stride, merge.parts, dims, out, column);
     }
 }
 

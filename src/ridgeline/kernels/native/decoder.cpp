@@ -12,11 +12,7 @@ namespace {
 
 int64_t up_to(int64_t count, int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
 
-// Bytes of a row: columns padded to 64, and an odd number of cache lines, so that the sixteen rows
-// of a tile fall into different sets of the first cache.
-int64_t row_bytes(int64_t columns, int64_t item_bytes) {
-    return (up_to(columns, 64) * item_bytes / 64 | 1) * 64;
-}
+int64_t row_bytes(int64_t columns, int64_t item_bytes) { return up_to(columns, 64) * item_bytes; }
 
 class Decoder {
 public:

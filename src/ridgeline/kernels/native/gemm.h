@@ -9,10 +9,11 @@
 //     panel   [k tiles] [2 halves] [16 steps of k] [16 outputs] [4 bytes]
 //             4 bytes: one fp32, two bf16 or four int8 weights, neighbours in k
 //
-// Padding (outputs to 32, k to a whole tile) is zero. Activations are rows padded to whole tiles,
-// in the format that `Format` says, with rows up to a multiple of 32 that may hold anything.
+// Padding (outputs to 32, k to a whole tile) is zero. Activations are lines (line.h) padded to whole
+// tiles, in the format that `format_of` says, with rows up to a multiple of 32 that may hold anything.
 #pragma once
 #include "abi.h"
+#include "line.h"
 #include "tiles.h"
 #include "vec.h"
 
@@ -100,26 +101,29 @@ struct Dot<RL_INT8> {
     }
 };
 
-// R rows times one panel into c [R][32]; HALVES of the panel at a time, as registers allow.
+// R rows times one panel into c [R][32]; HALVES of the panel at a time, as registers allow. `a` is
+// where the first row begins; the others share its tiles.
 template <int KIND, int R, int HALVES>
-inline void few_rows(const char* a, int64_t stride, const char* panel, int64_t tiles, char* c) {
+inline void few_rows(const char* a, const char* panel, int64_t tiles, char* c) {
     using D = Dot<KIND>;
     using Sum = typename D::Sum;
     constexpr int V = 16 / LANES;
     for (int half = 0; half < 2; half += HALVES) {
         Sum sums[R][HALVES][V] = {};
-        const char* word = a;
         for (int64_t tile = 0; tile < tiles; tile++) {
             const char* w = panel + (2 * tile + half) * TILE_BYTES;
-            for (int k = 0; k < 16; k++, w += 64, word += D::WORD)
+            const char* from = a + tile * (D::WORD / 4) * TILE_BYTES;
+            for (int k = 0; k < 16; k++, w += 64) {
+                const char* word = from + k * D::WORD / 64 * TILE_BYTES + k * D::WORD % 64;
 #pragma GCC unroll 2
                 for (int h = 0; h < HALVES; h++)
 #pragma GCC unroll 4
                     for (int v = 0; v < V; v++) {
                         VecBits bits = load_as<VecBits>(w + h * TILE_BYTES + v * LANES * 4);
 #pragma GCC unroll 8
-                        for (int r = 0; r < R; r++) D::add(sums[r][h][v], word + r * stride, bits);
+                        for (int r = 0; r < R; r++) D::add(sums[r][h][v], word + r * 64, bits);
                     }
+            }
         }
         for (int r = 0; r < R; r++)
             for (int h = 0; h < HALVES; h++)
@@ -130,21 +134,20 @@ inline void few_rows(const char* a, int64_t stride, const char* panel, int64_t t
 
 template <int KIND>
 inline void block_of_vectors(
-    const char* a, int64_t stride, int rows, const char* panel, int64_t tiles, char* c) {
+    const char* a, int64_t row_bytes, int rows, const char* panel, int64_t tiles, char* c) {
     constexpr int MOST = LANES == 16 ? 8 : LANES == 8 ? 4 : 2;
     constexpr int HALVES = LANES == 16 ? 2 : 1;
-    while (rows > 0) {
-        int now;
-        if (rows >= MOST) {
-            few_rows<KIND, MOST, HALVES>(a, stride, panel, tiles, c), now = MOST;
-        } else if (MOST > 4 && rows >= 4) {
-            few_rows<KIND, 4, HALVES>(a, stride, panel, tiles, c), now = 4;
-        } else if (MOST > 2 && rows >= 2) {
-            few_rows<KIND, 2, HALVES>(a, stride, panel, tiles, c), now = 2;
-        } else {
-            few_rows<KIND, 1, HALVES>(a, stride, panel, tiles, c), now = 1;
-        }
-        a += now * stride, c += now * PANEL * 4, rows -= now;
+    for (int row = 0, now; row < rows; row += now, c += now * PANEL * 4) {
+        const char* from = a + row / 16 * 16 * row_bytes + row % 16 * 64;
+        int left = rows - row;
+        if (left >= MOST)
+            few_rows<KIND, MOST, HALVES>(from, panel, tiles, c), now = MOST;
+        else if (MOST > 4 && left >= 4)
+            few_rows<KIND, 4, HALVES>(from, panel, tiles, c), now = 4;
+        else if (MOST > 2 && left >= 2)
+            few_rows<KIND, 2, HALVES>(from, panel, tiles, c), now = 2;
+        else
+            few_rows<KIND, 1, HALVES>(from, panel, tiles, c), now = 1;
     }
 }
 
@@ -187,15 +190,15 @@ struct Ask {
 // Whole tiles: rows beyond `rows` are computed too, and not read by anybody.
 template <int KIND>
 inline void block_of_tiles(
-    const char* a, int64_t stride, int rows, const char* panel, int64_t tiles, Ask& ask, char* c) {
-    const char* below = a + 16 * stride;
+    const char* a, int64_t row_bytes, int rows, const char* panel, int64_t tiles, Ask& ask, char* c) {
+    const char* below = a + 16 * row_bytes;
     settle();
     _tile_zero(0);
     _tile_zero(1);
     if (rows <= 16) {
         for (int64_t k = 0; k < tiles; k++, panel += 2 * TILE_BYTES) {
             ask.more();
-            _tile_loadd(4, a + 64 * k, stride);
+            _tile_loadd(4, a + k * TILE_BYTES, 64);
             _tile_loadd(6, panel, 64);
             _tile_loadd(7, panel + TILE_BYTES, 64);
             RL_MULTIPLY_TILES(0, 4, 6);
@@ -206,8 +209,8 @@ inline void block_of_tiles(
         _tile_zero(3);
         for (int64_t k = 0; k < tiles; k++, panel += 2 * TILE_BYTES) {
             ask.more();
-            _tile_loadd(4, a + 64 * k, stride);
-            _tile_loadd(5, below + 64 * k, stride);
+            _tile_loadd(4, a + k * TILE_BYTES, 64);
+            _tile_loadd(5, below + k * TILE_BYTES, 64);
             _tile_loadd(6, panel, 64);
             _tile_loadd(7, panel + TILE_BYTES, 64);
             RL_MULTIPLY_TILES(0, 4, 6);
@@ -224,15 +227,16 @@ inline void block_of_tiles(
 #undef RL_MULTIPLY_TILES
 #endif
 
-// c [32][32] = up to 32 rows of activations times one panel; sums are fp32, or int32 for int8.
+// c [32][32] = up to 32 rows of activations times one panel; sums are fp32, or int32 for int8. `a`:
+// where the first row, a multiple of 16, begins.
 template <int KIND>
 inline void block(
-    const char* a, int64_t stride, int rows, const char* panel, int64_t tiles, Ask& ask, char* c) {
+    const char* a, int64_t row_bytes, int rows, const char* panel, int64_t tiles, Ask& ask, char* c) {
 #if defined(__AMX_BF16__)
-    if constexpr (KIND != RL_F32) return block_of_tiles<KIND>(a, stride, rows, panel, tiles, ask, c);
+    if constexpr (KIND != RL_F32) return block_of_tiles<KIND>(a, row_bytes, rows, panel, tiles, ask, c);
 #endif
     (void)ask;
-    block_of_vectors<KIND>(a, stride, rows, panel, tiles, c);
+    block_of_vectors<KIND>(a, row_bytes, rows, panel, tiles, c);
 }
 
 // What an int8 block's sums mean: times the rows' and the outputs' scales.

@@ -3,6 +3,7 @@
 // Law of this file: no number is undefined. Where one that is quantised is NaN, the scale is NaN;
 // where one is infinite, so is the scale; and what is computed with it says so.
 #pragma once
+#include "line.h"
 #include "vec.h"
 
 namespace {
@@ -22,7 +23,7 @@ inline int8_t nearest(float x, float inverse) {
 // The same of LANES: a fused multiply-add rounds once too.
 inline __attribute__((always_inline)) VecByte nearest(Vec x, Vec inverse) {
 #if defined(__FMA__) || defined(__aarch64__)
-    return __builtin_convertvector((VecBits)(x * inverse + 12582912.0f), VecByte);  // 1.5 * 2**23
+    return low_bytes((VecInt)(x * inverse + 12582912.0f));  // 1.5 * 2**23
 #else
     VecByte numbers;
     for (int i = 0; i < LANES; i++) numbers[i] = nearest(x[i], inverse[i]);
@@ -30,36 +31,37 @@ inline __attribute__((always_inline)) VecByte nearest(Vec x, Vec inverse) {
 #endif
 }
 
-// The scale of `columns` numbers. Without its sign, a float is the larger the larger its bits are,
-// and a NaN larger than all.
-template <class Item>
-inline float scale_of(const Item* row, int64_t columns) {
-    VecInt most = {};
-    int64_t i = 0;
-    for (; i + LANES <= columns; i += LANES) {
-        VecInt bits = (VecInt)load(row + i) & 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    int32_t largest_bits = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        largest_bits = most[lane] > largest_bits ? most[lane] : largest_bits;
-    for (; i < columns; i++) {
-        float x = widen(row[i]);
-        int32_t bits;
-        std::memcpy(&bits, &x, 4);
-        bits &= 0x7fffffff;
-        largest_bits = bits > largest_bits ? bits : largest_bits;
-    }
+// Without its sign, a float is the larger the larger its bits are, and a NaN larger than all.
+inline __attribute__((always_inline)) VecInt larger_size(VecInt most, Vec x) {
+    VecInt bits = (VecInt)x & 0x7fffffff;
+    return bits > most ? bits : most;
+}
+inline float scale_of(VecInt most) {
+    int32_t bits = 0;
+    for (int lane = 0; lane < LANES; lane++) bits = most[lane] > bits ? most[lane] : bits;
     float largest;
-    std::memcpy(&largest, &largest_bits, 4);
+    std::memcpy(&largest, &bits, 4);
     return largest / 127.0f;
 }
 
-// One row of bf16 as int8 times the scale that is returned.
-inline float quantise(const Bf16* row, int64_t columns, int8_t* to) {
-    float scale = scale_of(row, columns);
+// The scale of `columns` numbers.
+inline float scale_of(const float* row, int64_t columns) {
+    VecInt most = {};
+    int64_t i = 0;
+    for (; i + LANES <= columns; i += LANES) most = larger_size(most, load(row + i));
+    for (; i < columns; i++) most = larger_size(most, broadcast(row[i]));
+    return scale_of(most);
+}
+
+// A line of bf16, a multiple of 64 columns, as int8 times the scale that is returned.
+inline float quantise(Line row, int64_t columns, Line to) {
+    VecInt most = {};
+    for (int64_t i = 0; i < columns; i += LANES)
+        most = larger_size(most, load((const Bf16*)row.at(i * 2)));
+    float scale = scale_of(most);
     Vec inverse = broadcast(inverse_of(scale));
-    for (int64_t i = 0; i < columns; i += LANES) store_as(to + i, nearest(load(row + i), inverse));
+    for (int64_t i = 0; i < columns; i += LANES)
+        store_as(to.at(i), nearest(load((const Bf16*)row.at(i * 2)), inverse));
     return scale;
 }
 

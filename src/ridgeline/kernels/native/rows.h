@@ -14,26 +14,26 @@ inline int64_t padded(int64_t columns) { return (columns + 63) / 64 * 64; }
 
 // LANES values of an activation to a product's input format; `narrowly`: the model computes in bf16.
 inline __attribute__((always_inline)) void put(
-    void* row, int64_t at, Vec v, int32_t format, bool narrowly) {
-    if (format == RL_BF16) return store((Bf16*)row + at, v);
+    Line line, int64_t column, Vec v, int32_t format, bool narrowly) {
+    if (format == RL_BF16) return store((Bf16*)line.at(column * 2), v);
     if (narrowly) {
         Bf16 bits[LANES];
         store(bits, v);
         v = load(bits);
     }
-    store((float*)row + at, v);
+    store((float*)line.at(column * 4), v);
 }
 
 // x * sigmoid(x). Far below zero 2**y would overflow; with 2**127 it is already nothing.
 inline __attribute__((always_inline)) Vec silu(Vec x) {
     Vec y = x * -LOG2_E;
     y = y > 127.0f ? broadcast(127.0f) : y;
-    return x / (1.0f + exp2_of(y));
+    return x * reciprocal(1.0f + exp2_of(y));
 }
 
 // x / rms(x) * weight (Zhang and Sennrich 2019), [columns] padded.
 inline void norm_row(
-    const float* x, const float* weight, int64_t hidden, float eps, void* to, int32_t format,
+    const float* x, const float* weight, int64_t hidden, float eps, Line to, int32_t format,
     bool narrowly) {
     Vec sums[4] = {};
     int64_t columns = padded(hidden);

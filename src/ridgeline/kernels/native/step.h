@@ -90,31 +90,30 @@ private:
     void norm(const float* weight, const RlLinear& to, const int32_t* which, int64_t rows) {
         each_row(rows, RL_NORM, [&](int64_t row) {
             const float* from = x(which ? which[row] : row);
-            char* h = ws.h + row * ws.h_bytes;
+            Line h(ws.h, ws.h_bytes, row);
             if (to.kind != RL_INT8)
                 return norm_row(from, weight, model.hidden, model.eps, h, format_of(to.kind), narrowly);
-            char* wide = ws.prepared + row * ws.prepared_bytes;
+            Line wide(ws.prepared, ws.prepared_bytes, row);
             norm_row(from, weight, model.hidden, model.eps, wide, RL_BF16, true);
-            ws.row_scales[row] = quantise((const Bf16*)wide, padded(model.hidden), (int8_t*)h);
+            ws.row_scales[row] = quantise(wide, padded(model.hidden), h);
         });
     }
 
-    // Rows of the activation's kind as a product takes them; says where they are.
+    // Lines of activations as a product takes them.
     struct Input {
-        const char* rows;
-        int64_t bytes;
+        char* rows;
+        int64_t bytes;  // of a row
     };
     Input prepare(char* rows, int64_t bytes, int64_t columns, const RlLinear& to) {
         int32_t format = format_of(to.kind);
         if (format == model.activation) return {rows, bytes};
         each_row(batch.rows, RL_QUANTISE, [&](int64_t row) {
-            const Bf16* from = (const Bf16*)(rows + row * bytes);
-            char* prepared = ws.prepared + row * ws.prepared_bytes;
+            Line from(rows, bytes, row), prepared(ws.prepared, ws.prepared_bytes, row);
             if (format == RL_INT8)
-                ws.row_scales[row] = quantise(from, padded(columns), (int8_t*)prepared);
+                ws.row_scales[row] = quantise(from, padded(columns), prepared);
             else
                 for (int64_t i = 0; i < padded(columns); i += LANES)
-                    store((float*)prepared + i, load(from + i));
+                    put(prepared, i, load((const Bf16*)from.at(i * 2)), RL_F32, false);
         });
         return {ws.prepared, ws.prepared_bytes};
     }
@@ -190,7 +189,7 @@ private:
             for (int r = 0; r < count; r++)
                 for (int i = 0; i < 16; i += LANES) {
                     Vec gate = load(c + r * PANEL + i), up = load(c + r * PANEL + 16 + i);
-                    char* m = ws.m + (row + r) * ws.m_bytes;
+                    Line m(ws.m, ws.m_bytes, row + r);
                     put(m, column / 2 + i, silu(gate) * up, format, narrowly);
                 }
         });
@@ -240,7 +239,7 @@ private:
     void attention(const RlLayer& layer) {
         int64_t item = model.activation == RL_BF16 ? 2 : 4;
         AttentionCall call{&model, &layer, &batch, ws.q, ws.attended, ws.q_bytes / item,
-                           ws.attended_bytes / item, ws.partial};
+                           ws.attended_bytes, ws.partial};
         char* scratch = ws.scratch + thread * ws.scratch_bytes;
         for (int64_t piece; (piece = next(ws.unit_count)) >= 0;) attend(call, ws.units[piece], scratch);
         end(RL_ATTENTION);

@@ -68,7 +68,14 @@ inline void narrow(float x, float* to) { *to = x; }
 // LANES neighbours as floats, and back.
 inline __attribute__((always_inline)) Vec load(const float* from) { return load_as<Vec>(from); }
 inline __attribute__((always_inline)) Vec load(const Bf16* from) {
+    // GCC 12 makes several instructions of a conversion where there is one.
+#if defined(__AVX512F__)
+    return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(load_as<__m256i>(from)), 16);
+#elif defined(__AVX2__)
+    return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_as<__m128i>(from)), 16);
+#else
     return (Vec)(__builtin_convertvector(load_as<VecHalf>(from), VecBits) << 16);
+#endif
 }
 inline __attribute__((always_inline)) Vec load(const int8_t* from) {
     return __builtin_convertvector(load_as<VecByte>(from), Vec);
@@ -83,6 +90,15 @@ inline __attribute__((always_inline)) void store(Bf16* to, Vec v) {
     VecBits quiet = bits >> 16 | 0x40;
     VecBits chosen = v == v ? rounded : quiet;
     store_as(to, __builtin_convertvector(chosen, VecHalf));
+#endif
+}
+
+// The low byte of each.
+inline __attribute__((always_inline)) VecByte low_bytes(VecInt v) {
+#if defined(__AVX512F__)
+    return (VecByte)_mm512_cvtepi32_epi8((__m512i)v);
+#else
+    return __builtin_convertvector(v, VecByte);
 #endif
 }
 
@@ -115,6 +131,17 @@ inline __attribute__((always_inline)) Vec exp2_of(Vec y) {
     power = power * rest + 6.931471805599453e-1f;
     power = power * rest + 1.0f;
     return power * (Vec)((VecBits)(whole + 127) << 23);
+}
+
+// 1 / x for 1 <= x <= 2**127. Relative error under 2e-7: to divide would take longer than all else
+// that a silu needs.
+inline __attribute__((always_inline)) Vec reciprocal(Vec x) {
+#if defined(__AVX512F__)
+    Vec near = (Vec)_mm512_rcp14_ps((__m512)x);
+    return near * (2.0f - x * near);
+#else
+    return 1.0f / x;
+#endif
 }
 
 constexpr float LOG2_E = 1.4426950408889634f;

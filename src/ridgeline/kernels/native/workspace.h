@@ -10,12 +10,12 @@
 struct Workspace {
     Pool* pool;
     float* x;           // residual stream [T, D]
-    char* h;            // normed rows in the next product's format [T, D]
+    char* h;            // lines (line.h): normed, in the next product's format [T, D]
     float* qkv;         // [T, (N + 2K) H]
     char* q;            // rotated queries, of the activation's kind [T, N H]
-    char* attended;     // of the activation's kind [T, N H]
-    char* m;            // silu(gate) * up [T, F]
-    char* prepared;     // attended or m in the next product's format, where that is another
+    char* attended;     // lines: of the activation's kind [T, N H]
+    char* m;            // lines: silu(gate) * up [T, F]
+    char* prepared;     // lines: attended or m in the next product's format, where that is another
     float* row_scales;  // [T] of int8 rows
     int64_t x_bytes, h_bytes, qkv_bytes, q_bytes, attended_bytes, m_bytes, prepared_bytes;  // a row
     int32_t* positions;  // [T] position of each row in its sequence

@@ -276,6 +276,12 @@ class Engine:
     def _longest(self, config: EngineConfig) -> int:
         room = self._arena.blocks * config.block_size
         longest = min(self._architecture.context, room)
+        if config.max_model_len == 1:
+            raise ModelError(
+                "a sequence of one token has no room for an answer",
+                where="max_model_len",
+                remedy="2 or more, or 0 for what the model allows",
+            )
         if config.max_model_len > longest:
             raise ModelError(
                 f"{config.max_model_len} tokens are more than the {longest} that the model "
