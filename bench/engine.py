@@ -57,7 +57,7 @@ def run_pair(
     ours: Started, peer: Started, idle: Sequence[Server], cell: Cell, prompts: Prompts, round_: int
 ) -> Pair:
     """Both servers on the same new prompts; who goes first changes from round to round."""
-    texts = prompts.draw(cell.prompt_tokens, cell.requests, seed_of(cell, round_))
+    texts = prompts.draw(cell.prompt_tokens, cell.requests, seed_of(cell, round_, peer.name))
     both = in_turn(
         lambda: run_alone(Asked(ours.server), [peer.server, *idle], cell, texts),
         lambda: run_alone(Asked(peer.server), [ours.server, *idle], cell, texts),

@@ -6,6 +6,7 @@ one that is asked is held still. `bench/engine.py` and `bench/features.py` call 
 """
 
 import asyncio
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -108,9 +109,13 @@ def in_turn(first: Callable[[], Run], second: Callable[[], Run], round_: int) ->
     return sooner, second()
 
 
-def seed_of(cell: Cell, round_: int) -> int:
-    """The prompts of a round's cell: each round draws new ones."""
-    return 1_000_000 * round_ + 1000 * cell.prompt_tokens + cell.concurrency
+def seed_of(cell: Cell, round_: int, beside: str) -> int:
+    """The prompts of a round's cell: new ones in each round and beside each peer.
+
+    Were they the same beside two peers, ours would find them in its prefix cache.
+    """
+    peer = 10_000_000 * (zlib.crc32(beside.encode()) % 1000)
+    return peer + 1_000_000 * round_ + 1000 * cell.prompt_tokens + cell.concurrency
 
 
 def start(launch: Launch, role: str, prompts: Prompts, stack: ExitStack) -> tuple[Server, float]:
