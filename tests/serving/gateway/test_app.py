@@ -256,7 +256,7 @@ async def test_draining_lets_streams_end_refuses_new_ones_and_still_answers_look
 
 
 async def test_an_answer_that_outlasts_the_drain_ends_with_an_error_event(tools) -> None:
-    replica = tools.replica(words=("Pa", "ris"), between_s=3)
+    replica = tools.replica(words=("Pa", "ris"), between_s=60)
     async with tools.gateway(replica) as gateway, tools.client(gateway) as client:
         stream = await tools.ask(client, stream=True)
         await anext(aiter(stream))
