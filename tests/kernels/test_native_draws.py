@@ -12,7 +12,7 @@ from ridgeline.kernels.choose import PORTABLE
 from ridgeline.kernels.draws import Row
 from ridgeline.kernels.library import levels
 
-pytestmark = pytest.mark.skipif(not levels(), reason="no compiled kernels")
+pytestmark = pytest.mark.skipif(not levels(), reason="needs a C++ compiler: no kernels were built")
 every_level = pytest.mark.parametrize("level", levels())
 
 RULES = st.tuples(
