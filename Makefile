@@ -47,7 +47,7 @@ sanitize: .venv/.setup-dev  ## the kernels' tests under the address and undefine
 	$(BIN)/python $(KERNELS)/build.py --sanitize --output $(SANITIZED)
 	RIDGELINE_KERNEL_LIBRARY=$(abspath $(SANITIZED)) ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	  $(PYTEST) tests/kernels
+	  $(PYTEST) --capture=no tests/kernels  # a report that ends the process must be seen
 
 lint: .venv/.setup-dev  ## ruff, mypy --strict, import contracts, spelling
 	$(BIN)/ruff check .

@@ -120,8 +120,9 @@ inline float most_of(Vec v) {
 // 2**y for y <= 127; 0 (to 1e-38) from -126 down. Relative error under 2e-7.
 inline __attribute__((always_inline)) Vec exp2_of(Vec y) {
     y = y < -126.0f ? broadcast(-126.0f) : y;
-    VecInt whole = __builtin_convertvector(y + 126.5f, VecInt) - 126;  // y + 126.5 >= 0: rounds
-    Vec rest = y - __builtin_convertvector(whole, Vec);                // within +-0.5
+    // y + 126.5 >= 0: rounds. Without a sign, since a NaN becomes the least of all numbers.
+    VecBits whole = (VecBits)__builtin_convertvector(y + 126.5f, VecInt) - 126;
+    Vec rest = y - __builtin_convertvector((VecInt)whole, Vec);  // within +-0.5
     Vec power = broadcast(1.5252733804059841e-5f);
     power = power * rest + 1.5403530393381608e-4f;
     power = power * rest + 1.3333558146428443e-3f;
@@ -130,7 +131,7 @@ inline __attribute__((always_inline)) Vec exp2_of(Vec y) {
     power = power * rest + 2.402265069591007e-1f;
     power = power * rest + 6.931471805599453e-1f;
     power = power * rest + 1.0f;
-    return power * (Vec)((VecBits)(whole + 127) << 23);
+    return power * (Vec)((whole + 127) << 23);
 }
 
 // 1 / x for 1 <= x <= 2**127. Relative error under 2e-7: to divide would take longer than all else
