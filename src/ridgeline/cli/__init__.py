@@ -19,13 +19,19 @@ VERBS = {
     "check": ("check", "Recompute what is claimed, and say what holds."),
     "up": ("up", "Serve models behind an OpenAI-compatible gateway."),
     "status": ("status", "Show what runs on this machine."),
+    "cost": ("cost", "Share the hardware's bill among those who used it."),
+    "dashboards": ("dashboards", "Write a Grafana dashboard and Prometheus alert rules."),
     "down": ("down", "Drain and stop what `up` started."),
     "serve": ("serve", "Serve one model as a single replica, without a gateway."),
+    "fake-replica": ("fake_replica", "Serve made-up words with a real model's timing and faults."),
     "bench": ("bench", "Measure a server under load."),
     "init": ("init", "Write a commented platform.yaml to start from."),
     "schema": ("schema", "Print the JSON schema of platform.yaml, for editors."),
     "systems": ("systems", "List the systems that have to work, and the tests that prove them."),
 }
+
+#: Called by Ridgeline itself, not by people.
+HIDDEN = ("gateway-worker",)
 
 
 class Verbs(click.Group):
@@ -37,10 +43,11 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a verb's module, now that it is called."""
-        if cmd_name not in VERBS:
+        if cmd_name not in VERBS and cmd_name not in HIDDEN:
             return None
-        module = importlib.import_module(f"ridgeline.cli.{VERBS[cmd_name][0]}")
-        command = getattr(module, cmd_name)
+        name = VERBS[cmd_name][0] if cmd_name in VERBS else cmd_name.replace("-", "_")
+        module = importlib.import_module(f"ridgeline.cli.{name}")
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command), cmd_name
         return command
 

@@ -69,6 +69,12 @@ def say(event: Mapping[str, Any]) -> None:
     help="ngram: guess from the text so far where there is room; the answers stay the same.",
 )
 @click.option("--draft-tokens", default=8, show_default=True, type=click.IntRange(1, 16))
+@click.option(
+    "--usage-log",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Keep a durable count of each request's tokens there; for /usage/ID.",
+)
 @click.option("--api-key-env", metavar="VARIABLE", help="Environment variable with clients' key.")
 @click.option("--supervised", is_flag=True, hidden=True)
 def serve(
@@ -86,17 +92,21 @@ def serve(
     prefix_caching: bool,
     speculation: str,
     draft_tokens: int,
+    usage_log: Path | None,
     api_key_env: str | None,
     supervised: bool,
 ) -> None:
     """Serve MODEL (a packaged model, GGUF file or Hugging Face folder) as a single replica.
 
-    It speaks OpenAI's API and vLLM's metrics. `ridgeline up` puts a gateway before replicas.
+    It speaks OpenAI's API and vLLM's metrics; a BERT (all-minilm-l6-v2) answers /v1/embeddings
+    in float32. `ridgeline up` puts a gateway before replicas.
     """
     needs("torch", "engine")
     from ridgeline.serving.engine.config import EngineConfig
+    from ridgeline.serving.engine.encoder_files import is_encoder
     from ridgeline.serving.engine.environment import engine_environment
     from ridgeline.serving.engine.link import ENGINE, EngineProcess
+    from ridgeline.serving.usage_log import UsageLog
 
     key = os.environ.get(api_key_env) if api_key_env else None
     if api_key_env and not key:
@@ -124,6 +134,16 @@ def serve(
     if supervised:
         leave_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     shown = name or (model if model in PACKAGED else Path(model).stem.lower())
+    log = None if usage_log is None else UsageLog(usage_log)
+    said = announce if supervised else say
+    if is_encoder(config.model):
+        from ridgeline.serving.engine.embedding_front import serve_embeddings
+
+        raise SystemExit(
+            serve_embeddings(
+                config, name=shown, host=host, port=port, api_key=key, log=log, said=said
+            )
+        )
     engine = EngineProcess(config, ENGINE, engine_environment())
     # Only now: the engine loads while the front imports.
     from ridgeline.serving.engine.front import serve as serve_front
@@ -136,6 +156,7 @@ def serve(
             host=host,
             port=port,
             api_key=key,
-            said=announce if supervised else say,
+            log=log,
+            said=said,
         )
     )

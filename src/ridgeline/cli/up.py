@@ -21,7 +21,6 @@ from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
 from ridgeline.serving.spec import (
-    GatewaySpec,
     ModelSpec,
     Replicas,
     UrlEngine,
@@ -78,7 +77,7 @@ def up(
     from ridgeline.web.console import mount_console
 
     live = LivePlatform(platform, Screen())
-    mount_console(live.gateway.app, live.gateway.status)
+    live.mount(mount_console)
     event_loop.run(_run(live))
 
 
@@ -129,7 +128,7 @@ def _listen(platform: Platform, host: str | None, port: int | None) -> Platform:
             )
         key = KEY_VARIABLE
     shown = f"[{host}]" if ":" in host else host
-    gateway = GatewaySpec(listen=f"{shown}:{port}", api_key_env=key)
+    gateway = there.model_copy(update={"listen": f"{shown}:{port}", "api_key_env": key})
     return platform.model_copy(update={"gateway": gateway})
 
 

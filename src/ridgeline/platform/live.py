@@ -7,9 +7,11 @@ import asyncio
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
+
+from aiohttp.web import Application
 
 from ridgeline.catalog.packaged import find_model
 from ridgeline.errors import SpecError
@@ -17,10 +19,15 @@ from ridgeline.launch import running
 from ridgeline.launch.local import cores
 from ridgeline.paths import state_home
 from ridgeline.serving.control.replicas import Launch, ManagedReplica
+from ridgeline.serving.control.workers import Workers
 from ridgeline.serving.gateway.app import Gateway
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
+from ridgeline.serving.gateway.place import database_url
+from ridgeline.serving.gateway.tenants import Tenants
+from ridgeline.serving.policy.price import Price
 from ridgeline.serving.spec import ModelSpec, RidgelineEngine, UrlEngine
 from ridgeline.spec import Platform
+from ridgeline.store.database import open_store
 
 #: How long running generations may go on after Ctrl-C before they are cut.
 DRAIN_S = 30.0
@@ -28,8 +35,15 @@ DRAIN_S = 30.0
 PARTING_S = 5.0
 #: How long a server that is said to run already may take to answer before we say otherwise.
 EXTERNAL_S = 3.0
+#: Requests at once in a replica of somebody else's engine: vLLM's own default.
+_SLOTS = 256
+#: Tokens of an answer whose request does not say, where somebody must pay for it.
+_OUTPUT_TOKENS = 4096
 #: How long the gateway may take to see what a replica says of itself.
 SEEN_READY_S = 10.0
+
+
+Status = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 class Watcher(Protocol):
@@ -61,10 +75,19 @@ class LivePlatform:
     """
 
     def __init__(self, platform: Platform, watcher: Watcher) -> None:
+        """Tenants of the spec are written to the database. Raises StoreError, SpecError."""
         self._platform = platform
         self._watcher = watcher
         self._logs = state_home() / "logs" / platform.name
-        self.gateway = Gateway(_gateway_config(platform))
+        self._config = _gateway_config(platform, self._logs)
+        store = open_store(self._config.database)
+        Tenants(store).sync(platform.tenants)
+        store.dispose()
+        self.gateway: Gateway | Workers = (
+            Gateway(self._config)
+            if self._config.workers == 1
+            else Workers(self._config, self._logs)
+        )
         self._replicas = [ManagedReplica(launch, self) for launch in launches(platform, self._logs)]
         self._awaited = len(self._replicas)
         self._model_of = {
@@ -72,6 +95,16 @@ class LivePlatform:
             for model in platform.models
             for number in range(model.replicas.min)
         }
+
+    def mount(self, mount: Callable[[Application, Status], None]) -> None:
+        """Pages for the gateway's app, before `run`; workers mount their own."""
+        gateway = self.gateway
+        if isinstance(gateway, Gateway):
+
+            async def status() -> Mapping[str, Any]:
+                return gateway.status()
+
+            mount(gateway.app, status)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set: serve. Then drain, and leave nothing behind.
@@ -208,18 +241,41 @@ def _arguments(model: ModelSpec, threads: int) -> list[str]:
     return [str(find_model(model.model)), *told, caching]
 
 
-def _gateway_config(platform: Platform) -> GatewayConfig:
+def _gateway_config(platform: Platform, logs: Path) -> GatewayConfig:
     gateway = platform.gateway
-    key = _from_environment(gateway.api_key_env, "gateway")
+    key = _from_environment(gateway.api_key_env, "gateway", "api_key_env")
     return GatewayConfig(
         host=gateway.host,
         port=gateway.port,
+        database=database_url(platform.name, gateway.database),
         api_key=key,
-        routing={model.name: model.routing.policy for model in platform.models},
+        admin_key=_from_environment(gateway.admin_key_env, "gateway", "admin_key_env"),
+        open=key is None and not platform.tenants,
+        log_file=str(logs / "requests.jsonl"),
+        log_prompts=gateway.log_prompts,
+        tracing=gateway.tracing,
+        workers=gateway.workers,
+        models={model.name: _settings(model) for model in platform.models},
     )
 
 
-def _from_environment(variable: str | None, where: str) -> str | None:
+def _settings(model: ModelSpec) -> ModelSettings:
+    """What the gateway has to know of a model."""
+    price, replicas, engine = model.price, model.replicas, model.engine
+    cached = price.input if price.cached_input is None else price.cached_input
+    own = engine.max_seqs if isinstance(engine, RidgelineEngine) else _SLOTS
+    return ModelSettings(
+        rule=model.routing.policy,
+        wait_s=model.routing.wait,
+        session_header=model.routing.session_header,
+        slots=replicas.slots or own,
+        price=Price(price.input, cached, price.output),
+        max_output_tokens=model.max_output_tokens or _OUTPUT_TOKENS,
+        usd_per_hour=replicas.usd_per_hour,
+    )
+
+
+def _from_environment(variable: str | None, where: str, field: str = "api_key_env") -> str | None:
     """A key from the environment variable that the spec names."""
     if variable is None:
         return None
@@ -227,7 +283,7 @@ def _from_environment(variable: str | None, where: str) -> str | None:
     if not value:
         raise SpecError(
             f"the environment variable {variable} is not set",
-            where=f"{where}.api_key_env",
+            where=f"{where}.{field}",
             remedy=f"export {variable}=…",
         )
     return value

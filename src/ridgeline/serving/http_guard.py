@@ -84,14 +84,18 @@ class GuardedServer:
         """How many requests are being answered now."""
         return self._handling
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, *, shared: bool = False) -> int:
         """Listen, and give the port (port 0 asks the system for a free one).
+
+        Several processes may listen on a `shared` port: each connection goes to one of them.
 
         Raises OSError if the address cannot be had.
         """
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._accept, host, port, backlog=1024)
+        self._listener = await loop.create_server(
+            self._accept, host, port, backlog=1024, reuse_port=shared or None
+        )
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def drain(self, grace_s: float) -> bool:
@@ -244,6 +248,11 @@ async def read_body(request: web.Request, most_bytes: int, within_s: float) -> b
     chunks: list[bytes] = []
     size = 0
     try:
+        if request.content.is_eof():  # most bodies came with their header: nothing to wait for
+            whole = request.content.read_nowait()
+            if len(whole) > most_bytes:
+                raise _too_large(most_bytes)
+            return whole
         async with asyncio.timeout(within_s):
             async for chunk in request.content.iter_any():
                 size += len(chunk)

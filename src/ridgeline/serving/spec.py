@@ -5,27 +5,18 @@ pydantic's complaints into ours.
 """
 
 import ipaddress
+from decimal import Decimal
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from ridgeline.units import parse_bytes
+from ridgeline.serving.spec_part import Part
+from ridgeline.serving.tenant_spec import Count, PriceSpec, Usd
+from ridgeline.units import parse_bytes, parse_seconds
 
+Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0)]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
-
-
-class Part(BaseModel):
-    """A part of the spec: immutable, and it knows all of its keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RidgelineEngine(Part):
@@ -85,12 +76,26 @@ class Replicas(Part):
     """How many replicas of a model there are."""
 
     min: int = Field(1, ge=1, description="replicas that are always there")
+    slots: int | None = Field(
+        None, ge=1, description="requests at once in one; max_seqs of our engine, else 256"
+    )
+    usd_per_hour: Usd = Field(
+        Decimal(0), description="what one costs, for `ridgeline cost`, e.g. 2.30"
+    )
 
 
 class Routing(Part):
     """How a replica is chosen for a request."""
 
-    policy: Literal["least-load", "round-robin"] = Field("least-load", description="the rule")
+    policy: Literal["prefix-sticky", "least-load", "power-of-two", "session", "round-robin"] = (
+        Field("least-load", description="the rule")
+    )
+    wait: Seconds = Field(
+        0.5, description="prefix-sticky: wait for a warm replica that a cold one may spare"
+    )
+    session_header: str = Field(
+        "x-session-id", description="session: the header that names it; else the user field"
+    )
 
 
 class ModelSpec(Part):
@@ -105,6 +110,10 @@ class ModelSpec(Part):
     )
     replicas: Replicas = Field(default_factory=Replicas)
     routing: Routing = Field(default_factory=Routing)
+    price: PriceSpec = Field(default_factory=PriceSpec)
+    max_output_tokens: Count | None = Field(
+        None, description="of an answer whose request does not say; the context's rest"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -128,6 +137,17 @@ class GatewaySpec(Part):
     api_key_env: str | None = Field(
         None, description="environment variable with the key that clients must send"
     )
+    admin_key_env: str | None = Field(
+        None, description="environment variable with a key that may change tenants and keys"
+    )
+    workers: int = Field(1, ge=1, le=64, description="processes that share the address")
+    database: str | None = Field(
+        None, description="sqlite:///FILE or postgresql://…; a file of the platform's own"
+    )
+    tracing: str | None = Field(
+        None, description="OpenTelemetry collector, e.g. http://127.0.0.1:4318"
+    )
+    log_prompts: bool = Field(False, description="write prompts and answers to the log")
 
     @model_validator(mode="after")
     def _listens_somewhere(self) -> Self:

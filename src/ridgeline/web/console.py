@@ -5,13 +5,13 @@ package: it loads nothing from elsewhere, and its policy forbids it to. Once a s
 `/console.json`, which needs the gateway's key where one is set (the page asks for it).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import resources
 from typing import Any, Final
 
 from aiohttp import web
 
-from ridgeline.serving.gateway.routes import OPEN_PATHS
+from ridgeline.serving.gateway.routes import OPEN_PATHS, WATCHERS_PATHS
 
 _PAGE: Final = {
     "/": ("console.html", "text/html; charset=utf-8"),
@@ -30,7 +30,7 @@ _HEADERS: Final = {
 }
 
 
-def mount_console(app: web.Application, status: Callable[[], Mapping[str, Any]]) -> None:
+def mount_console(app: web.Application, status: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
     """Add the page and `/console.json`, which answers with what `status` gives.
 
     To be called before the app is started. The page itself shows nothing and needs no key.
@@ -39,9 +39,10 @@ def mount_console(app: web.Application, status: Callable[[], Mapping[str, Any]])
     for path, (name, content_type) in _PAGE.items():
         app.router.add_get(path, _file((folder / name).read_bytes(), content_type))
     app[OPEN_PATHS].update(_PAGE)
+    app[WATCHERS_PATHS].add("/console.json")
 
     async def console_json(_: web.Request) -> web.Response:
-        return web.json_response(status(), headers={"Cache-Control": "no-store"})
+        return web.json_response(await status(), headers={"Cache-Control": "no-store"})
 
     app.router.add_get("/console.json", console_json)
 

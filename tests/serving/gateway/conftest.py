@@ -27,6 +27,8 @@ class FakeReplica:
     words: tuple[str, ...] = WORDS
     ready: int = 200  # the status of /ready
     has_ready: bool = True
+    first_token: int = 200  # the status of the answer to the gateway's own first request
+    probed: int = 0
     status: int = 200  # of answers to requests; other than 200 with `error`
     error: Any = None
     error_headers: dict[str, str] = field(default_factory=dict)
@@ -97,6 +99,9 @@ class FakeReplica:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         body = json.loads(raw)
+        if request.headers.get("X-Request-Id", "").startswith("probe-"):
+            self.probed += 1
+            return web.json_response(self._whole(body), status=self.first_token)
         self.seen.append(SimpleNamespace(raw=raw, body=body, headers=request.headers.copy()))
         await asyncio.sleep(self.before_s)
         if self.wait is not None:

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientSession
 
 from ridgeline.errors import SpecError
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 
 
 async def test_a_chat_passes_whole_and_streamed(tools) -> None:
@@ -148,22 +148,25 @@ async def test_a_replica_gets_its_own_key(tools) -> None:
     await replica.stop()
 
 
-async def test_request_ids_are_taken_over_or_made_and_passed_on(tools) -> None:
+async def test_request_ids_are_the_gateways_own_and_a_clients_is_kept_beside(tools) -> None:
     replica = tools.replica()
     async with tools.gateway(replica) as gateway, tools.client(gateway) as client:
         raw = client.chat.completions.with_raw_response
-        for given in ("mine-1", "bad id", None):
+        ids = set()
+        for given in ("mine-1", "mine-1", "bad id", None):
             headers = {"X-Request-Id": given} if given else {}
             answer = await raw.create(model="m", messages=[], extra_headers=headers)
-            returned = answer.headers["X-Request-Id"]
-            assert (returned == given) == (given == "mine-1")
-            assert replica.seen[-1].headers["X-Request-Id"] == returned
+            ids.add(answer.headers["X-Request-Id"])
+            kept = answer.headers.get("X-Client-Request-Id")
+            assert kept == (given if given == "mine-1" else None)
+            assert replica.seen[-1].headers["X-Request-Id"] == answer.headers["X-Request-Id"]
             assert answer.headers["X-Ridgeline-Replica"] == "r0"
         stream = await raw.create(model="m", messages=[], stream=True)
         assert stream.headers["X-Request-Id"].startswith("req-")
         with pytest.raises(openai.NotFoundError) as caught:
             await tools.ask(client, model="none", extra_headers={"X-Request-Id": "mine-2"})
-        assert caught.value.request_id == "mine-2"
+        assert caught.value.response.headers["X-Client-Request-Id"] == "mine-2"
+        assert len(ids) == 4  # each is charged by its own
 
 
 @pytest.mark.parametrize(
@@ -197,7 +200,7 @@ async def test_a_replica_with_other_models_than_promised_never_gets_ready_and_sa
     async with tools.gateway(replica, model="chat", ready=False) as gateway:
         said = "does not serve chat, but a, b"
         await tools.until(lambda: gateway.status()["replicas"][0]["reason"] == said)
-        assert tools.states(gateway) == ["starting"]
+        assert tools.states(gateway) == ["loading"]
 
 
 async def test_metrics_count_requests_tokens_and_times(tools) -> None:
@@ -211,11 +214,12 @@ async def test_metrics_count_requests_tokens_and_times(tools) -> None:
         async with ClientSession() as session, session.get(f"{gateway.url}/metrics") as answer:
             text = await answer.text()
         path = 'endpoint="/v1/chat/completions"'
+        whose = 'model="m",tenant="default"'
         prefix = "ridgeline_gateway_"
-        assert f'{prefix}requests_total{{{path},model="m",status="200"}} 2.0' in text
-        assert f'{prefix}requests_total{{{path},model="",status="404"}} 1.0' in text
-        assert f'{prefix}output_tokens_total{{model="m"}} 6.0' in text
-        assert f'{prefix}prompt_tokens_total{{model="m"}} 14.0' in text
+        assert f'{prefix}requests_total{{{path},model="m",status="200",tenant="default"}} 2.0' in text
+        assert f'{prefix}requests_total{{{path},model="",status="404",tenant="default"}} 1.0' in text
+        assert f'{prefix}output_tokens_total{{{whose}}} 6.0' in text
+        assert f'{prefix}prompt_tokens_total{{{whose}}} 14.0' in text
         assert f'{prefix}time_to_first_token_seconds_count{{model="m"}} 1.0' in text
         assert f'{prefix}request_seconds_count{{model="m"}} 2.0' in text
         assert f'{prefix}replica_up{{replica="r0"}} 1.0' in text
@@ -285,8 +289,8 @@ async def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(tools) -> No
 
 
 async def test_wrong_settings_name_field_and_remedy(tools) -> None:
-    with pytest.raises(SpecError, match="one of: round-robin, least-load"):
-        GatewayConfig(routing={"m": "hash"})
+    with pytest.raises(SpecError, match="one of: prefix-sticky, least-load"):
+        ModelSettings(rule="hash")
     with pytest.raises(SpecError, match="http://host:port"):
         ReplicaAddress("r", "localhost:8000")
     async with tools.gateway(tools.replica()) as gateway:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgeline.serving.policy.health import OUT_AT, Health, Sign, judge
-from ridgeline.serving.policy.route import State
+from ridgeline.serving.policy.health import FAILED_AT, OUT_AT, Health, Sign, judge
+from ridgeline.serving.policy.states import State
 
 
 def after(*signs: Sign, start: Health | None = None) -> Health:
@@ -15,23 +15,36 @@ def after(*signs: Sign, start: Health | None = None) -> Health:
     return health
 
 
-READY = after(Sign.READY)
+READY = after(Sign.READY, Sign.FIRST_TOKEN)
+TOKEN = Sign.FIRST_TOKEN
 
 
 @pytest.mark.parametrize(
     ("signs", "state"),
     [
         ((), State.STARTING),
-        ((Sign.NOT_READY,), State.STARTING),
         ((Sign.REFUSED,) * 50, State.STARTING),  # a process that has not bound its port yet
-        ((Sign.READY,), State.READY),
-        ((Sign.READY, Sign.REFUSED), State.READY),  # one broken connection proves nothing
-        ((Sign.READY, Sign.REFUSED, Sign.REFUSED), State.DOWN),
-        ((Sign.READY, *[Sign.SILENT] * 5), State.READY),  # busy
-        ((Sign.READY, *[Sign.SILENT] * 6), State.DOWN),
-        ((Sign.READY, Sign.NOT_READY), State.DOWN),  # it says so itself
-        ((Sign.READY, Sign.NOT_READY, Sign.READY), State.READY),
-        ((Sign.READY, Sign.DRAIN, Sign.READY), State.DRAINING),
+        ((Sign.NOT_READY,), State.LOADING),
+        ((Sign.READY,) * 50, State.LOADING),  # a health page is no token
+        ((Sign.NOT_READY, *[Sign.REFUSED] * 2), State.STARTING),  # it died while it loaded
+        ((TOKEN,), State.READY),
+        ((TOKEN, Sign.REFUSED), State.READY),  # one broken connection proves nothing
+        ((TOKEN, Sign.REFUSED, Sign.REFUSED), State.DOWN),
+        ((TOKEN, Sign.REFUSED, Sign.READY, Sign.REFUSED), State.READY),
+        ((TOKEN, *[Sign.SILENT] * 5), State.READY),  # busy
+        ((TOKEN, *[Sign.SILENT] * 6), State.DOWN),
+        ((TOKEN, Sign.NOT_READY), State.DOWN),  # it says so itself
+        ((TOKEN, Sign.NOT_READY, Sign.READY), State.DOWN),
+        ((TOKEN, Sign.NOT_READY, Sign.READY, TOKEN), State.READY),
+        ((TOKEN, *[Sign.FAILED] * (FAILED_AT - 1)), State.READY),
+        ((TOKEN, *[Sign.FAILED, Sign.READY] * FAILED_AT), State.DOWN),  # healthy pages, no answers
+        ((TOKEN, *[Sign.FAILED, Sign.ANSWERED] * FAILED_AT), State.READY),
+        ((TOKEN, *[Sign.FAILED] * FAILED_AT, TOKEN), State.READY),
+        ((TOKEN, Sign.EMPTIED), State.READY),  # nothing to do is no wish to end
+        ((TOKEN, Sign.DRAIN, Sign.READY, TOKEN), State.DRAINING),
+        ((TOKEN, Sign.DRAIN, Sign.EMPTIED), State.EMPTY),
+        ((TOKEN, Sign.DRAIN, Sign.EMPTIED, Sign.STOP), State.STOPPED),
+        ((TOKEN, Sign.STOP, TOKEN), State.STOPPED),
     ],
 )
 def test_the_state_after_these_signs(signs, state) -> None:
@@ -51,15 +64,14 @@ def test_an_answered_request_alone_does_not_bring_a_replica_back() -> None:
 
 
 @given(st.lists(st.sampled_from(Sign)))
-def test_draining_is_final_and_strikes_stay_bounded(signs) -> None:
-    health = after(*signs)
-    assert (health.state is State.DRAINING) == (Sign.DRAIN in signs)
-    assert 0 <= health.strikes <= OUT_AT
-    assert health.reason
-
-
-@given(st.lists(st.sampled_from(Sign)))
-def test_only_a_ready_probe_makes_a_replica_ready(signs) -> None:
-    if after(*signs).state is State.READY:
-        assert Sign.READY in signs
-        assert Sign.NOT_READY not in signs[max(i for i, s in enumerate(signs) if s is Sign.READY) :]
+def test_only_a_token_makes_ready_and_leaving_is_final(signs) -> None:
+    health = Health()
+    for sign in signs:
+        before, health = health, judge(health, sign)
+        if health.state is State.READY and before.state is not State.READY:
+            assert sign is Sign.FIRST_TOKEN
+        if before.state in (State.DRAINING, State.EMPTY, State.STOPPED):
+            assert health.state in (State.DRAINING, State.EMPTY, State.STOPPED)
+        assert 0 <= health.strikes <= OUT_AT
+        assert 0 <= health.failures <= FAILED_AT
+        assert health.reason

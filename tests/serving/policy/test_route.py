@@ -1,98 +1,181 @@
 """The rules of routing, alone: no gateway, no clock."""
 
 from collections import Counter
+from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeline.serving.policy.route import (
+    FULL_KV,
     RULES,
     STALE_NS,
     NoRoute,
     Replica,
     Request,
-    RetryBudget,
     Route,
-    State,
-    least_load,
-    round_robin,
+    View,
+    route,
 )
+from ridgeline.serving.policy.states import State
+from ridgeline.serving.policy.sticky import Saturation
 
 M = frozenset({"m"})
 ASK = Request("m")
+NAMES = [f"r{i}" for i in range(8)]
+HERD = ("prefix-sticky", "least-load", "round-robin")  # rules that are even to one request
 
 fleets = st.lists(
     st.builds(
         Replica,
-        id=st.sampled_from([f"r{i}" for i in range(8)]),
+        id=st.sampled_from(NAMES),
         state=st.sampled_from(State),
         models=st.sampled_from([None, M, frozenset({"other"}), frozenset({"m", "other"})]),
         running=st.integers(0, 100),
         others=st.integers(0, 100),
         reported_ns=st.integers(0, 10**11),
+        slots=st.integers(1, 200),
+        uncached_tokens=st.integers(0, 10**6),
+        kv_usage=st.one_of(st.none(), st.floats(0, 1)),
+        adapters=st.sampled_from([frozenset(), frozenset({"lora"})]),
     ),
     max_size=8,
     unique_by=lambda one: one.id,
 )
 anyone = st.sampled_from(["", "r0", "r3", "r7", "gone"])
-rules = pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
+requests = st.builds(
+    Request,
+    model=st.just("m"),
+    tried=st.frozensets(anyone),
+    input_tokens=st.integers(1, 10**5),
+    warm_tokens=st.dictionaries(anyone, st.integers(0, 10**5)),
+    session=st.sampled_from(["", "one", "another"]),
+    adapter=st.sampled_from([None, "lora"]),
+    chance=st.integers(0, 2**64 - 1),
+)
+views = st.builds(
+    View,
+    rule=st.sampled_from(sorted(RULES)),
+    request=requests,
+    replicas=fleets,
+    last=anyone,
+    now_ns=st.integers(0, 10**11),
+    saturation=st.builds(Saturation, tokens=st.floats(0, 1e6)),
+)
+rules = pytest.mark.parametrize("rule", RULES)
 
 
-def fleet(*running: int) -> list[Replica]:
-    return [Replica(f"r{i}", State.READY, M, n) for i, n in enumerate(running)]
+def fleet(*running: int, slots: int = 256) -> list[Replica]:
+    return [Replica(f"r{i}", State.READY, M, n, slots=slots) for i, n in enumerate(running)]
 
 
-@rules
-@given(fleets, anyone, st.frozensets(anyone), st.integers(0, 10**11))
-def test_only_a_ready_untried_replica_with_the_model_is_chosen(rule, seen, last, tried, now_ns):
-    answer = rule(Request("m", tried), seen, last, now_ns)
-    able = {r.id for r in seen if r.state is State.READY and r.models and "m" in r.models} - tried
+def ask(
+    rule: str, seen: list[Replica], last: str = "", now_ns: int = 0, **request: object
+) -> Route:
+    answer = route(View(rule, Request("m", **request), seen, last, now_ns))
+    assert isinstance(answer, Route), answer
+    return answer
+
+
+@given(views)
+def test_only_a_ready_untried_replica_with_the_model_is_chosen(view: View) -> None:
+    answer = route(view)
+    able = {r.id for r in view.replicas if r.state is State.READY and r.models and "m" in r.models}
+    able -= view.request.tried
     assert (answer.replica in able) if isinstance(answer, Route) else not able
     assert answer.reason
 
 
-@rules
-@given(fleets, anyone, st.integers(0, 10**11), st.randoms(use_true_random=False))
-def test_the_order_in_which_replicas_are_listed_does_not_matter(rule, seen, last, now_ns, random):
-    shuffled = random.sample(seen, len(seen))
-    one, other = rule(ASK, seen, last, now_ns), rule(ASK, shuffled, last, now_ns)
-    assert isinstance(one, NoRoute) or one == other
+@given(views)
+def test_a_recorded_view_decides_the_same_again(view: View) -> None:
+    written = msgspec.json.encode(view)
+    first = route(view)
+    assert route(msgspec.json.decode(written, type=View)) == first
+    if isinstance(first, Route):
+        assert msgspec.json.decode(msgspec.json.encode(first), type=Route) == first
 
 
-@given(fleets, anyone, st.integers(0, 10**11))
-def test_least_load_never_passes_over_a_less_loaded_replica(seen, last, now_ns):
-    answer = least_load(ASK, seen, last, now_ns)
+@given(views, st.randoms(use_true_random=False))
+def test_the_order_in_which_replicas_are_listed_does_not_matter(view: View, random) -> None:
+    one = route(view)
+    other = route(replace(view, replicas=random.sample(view.replicas, len(view.replicas))))
+    if isinstance(one, Route):
+        assert (one.replica, one.reason) == (other.replica, other.reason)
+
+
+@given(views)
+def test_a_full_replica_gets_nothing_while_another_has_room(view: View) -> None:
+    answer = route(view)
     if isinstance(answer, Route):
-        chosen = next(r for r in seen if r.id == answer.replica)
-        able = [r for r in seen if r.state is State.READY and r.models and "m" in r.models]
-        assert chosen.load(now_ns) == min(r.load(now_ns) for r in able)
+        by_name = {one.id: one for one in view.replicas}
+        able = [by_name[score.replica] for score in answer.scores]
+        full = [one.is_full(view.now_ns) for one in able]
+        assert not any(full) or all(full)
 
 
-@rules
-@given(st.integers(1, 8), st.integers(1, 64))
-def test_a_herd_in_one_instant_spreads_evenly(rule, replicas, herd):
+@given(views)
+def test_the_scores_say_what_was_known_of_each_that_could_be_chosen(view: View) -> None:
+    answer = route(view)
+    if isinstance(answer, Route):
+        for score in answer.scores:
+            one = next(r for r in view.replicas if r.id == score.replica)
+            assert score.load == one.load(view.now_ns)
+            assert score.backlog_tokens == one.uncached_tokens
+            assert 0 <= score.warm_tokens <= view.request.input_tokens
+        assert answer.replica in [score.replica for score in answer.scores]
+
+
+@given(views)
+def test_least_load_never_passes_over_a_less_loaded_replica(view: View) -> None:
+    answer = route(replace(view, rule="least-load"))
+    if isinstance(answer, Route):
+        loads = {score.replica: score.load for score in answer.scores}
+        assert loads[answer.replica] == min(loads.values())
+
+
+@pytest.mark.parametrize("rule", HERD)
+@given(st.integers(1, 8), st.integers(1, 64), st.integers(1, 5000))
+def test_a_herd_in_one_instant_spreads_evenly(rule, replicas, herd, tokens) -> None:
     seen = fleet(*[0] * replicas)
     last = ""
     for _ in range(herd):
-        last = rule(ASK, seen, last, 0).replica
-        next(r for r in seen if r.id == last).running += 1
+        answer = ask(rule, seen, last, input_tokens=tokens)
+        last = answer.replica
+        next(r for r in seen if r.id == last).dispatched(answer.uncached_tokens)
     counts = [r.running for r in seen]
     assert max(counts) - min(counts) <= 1
+
+
+@rules
+def test_a_thousand_dispatches_in_one_instant_see_each_other(rule: str) -> None:
+    """Also of one prompt that is warm on one replica, in one session."""
+    seen, last, chance = fleet(*[0] * 8), "", 1
+    for number in range(1000):
+        chance = chance * 6364136223846793005 % 2**64  # any well mixed sequence
+        warm = {"r3": 900} if number else {}
+        answer = ask(
+            rule, seen, last, input_tokens=1000, warm_tokens=warm, session="s", chance=chance
+        )
+        last = answer.replica
+        next(r for r in seen if r.id == last).dispatched(answer.uncached_tokens)
+    assert sum(one.running for one in seen) == 1000
+    assert max(one.running for one in seen) <= 1.3 * 1000 / 8
 
 
 def test_a_herd_fills_the_emptier_replicas_first() -> None:
     seen = fleet(6, 0, 3)
     for _ in range(9):
-        chosen = least_load(ASK, seen, "", 0).replica
-        next(r for r in seen if r.id == chosen).running += 1
+        chosen = ask("least-load", seen).replica
+        next(r for r in seen if r.id == chosen).dispatched()
     assert [r.running for r in seen] == [6, 6, 6]
 
 
 def test_equal_loads_take_turns() -> None:
     seen, last, order = fleet(2, 2, 2), "", []
     for _ in range(6):
-        last = least_load(ASK, seen, last, 0).replica
+        last = ask("least-load", seen, last).replica
         order.append(last)
     assert order == ["r0", "r1", "r2", "r0", "r1", "r2"]
 
@@ -101,7 +184,7 @@ def test_equal_loads_take_turns() -> None:
 def test_turns_stay_fair_to_those_who_stay_while_another_comes_and_goes(states) -> None:
     seen, last, counts = fleet(0, 0, 0), "", Counter()
     for seen[1].state in states:
-        last = round_robin(ASK, seen, last, 0).replica
+        last = ask("round-robin", seen, last).replica
         counts[last] += 1
     assert abs(counts["r0"] - counts["r2"]) <= 1
 
@@ -109,8 +192,109 @@ def test_turns_stay_fair_to_those_who_stay_while_another_comes_and_goes(states) 
 def test_load_from_elsewhere_counts_only_while_the_report_is_fresh() -> None:
     mine, shared = fleet(2, 0)
     shared.others, shared.reported_ns = 5, 1000
-    assert least_load(ASK, [mine, shared], "", 1000 + STALE_NS).replica == "r0"
-    assert least_load(ASK, [mine, shared], "", 1001 + STALE_NS).replica == "r1"
+    assert ask("least-load", [mine, shared], "", 1000 + STALE_NS).replica == "r0"
+    assert ask("least-load", [mine, shared], "", 1001 + STALE_NS).replica == "r1"
+
+
+@rules
+def test_a_new_replica_without_any_report_gets_requests(rule: str) -> None:
+    """Missing data is missing: it is neither full nor loaded."""
+    old, new = fleet(3, 0)
+    old.kv_usage, old.reported_ns, old.others = 0.5, 10**12, 2
+    chosen = {
+        ask(rule, [old, new], "r0", 10**12, session=f"s{n}", chance=n).replica for n in range(64)
+    }
+    assert "r1" in chosen
+
+
+def test_a_replica_whose_cache_is_full_is_passed_over_until_the_report_is_old() -> None:
+    crowded, other = fleet(0, 9)
+    crowded.kv_usage = FULL_KV
+    assert ask("least-load", [crowded, other]).replica == "r1"
+    assert ask("least-load", [crowded, other], "", STALE_NS + 1).replica == "r0"
+
+
+def test_where_all_are_full_the_rule_decides_among_all() -> None:
+    assert ask("least-load", fleet(5, 4, slots=4)).replica == "r1"
+
+
+def test_power_of_two_takes_the_less_loaded_of_the_two_it_drew() -> None:
+    seen = fleet(*range(8))
+    drawn = [ask("power-of-two", seen, chance=chance << 32 | chance) for chance in range(1000)]
+    counts = Counter(answer.replica for answer in drawn)
+    assert counts["r7"] == 0, "the most loaded loses against everybody"
+    assert counts["r0"] > counts["r3"]
+
+
+def test_a_session_stays_and_a_stranger_to_it_changes_nothing() -> None:
+    seen = fleet(0, 0, 0, 0)
+    homes = {f"s{n}": ask("session", seen, session=f"s{n}").replica for n in range(100)}
+    assert set(homes.values()) == {"r0", "r1", "r2", "r3"}
+    bigger = fleet(0, 0, 0, 0, 0)
+    moved = {s for s in homes if ask("session", bigger, session=s).replica != homes[s]}
+    assert 0 < len(moved) < 45
+    assert all(ask("session", bigger, session=s).replica == "r4" for s in moved)
+
+
+def test_a_session_leaves_a_replica_with_over_its_bound_of_load() -> None:
+    home = ask("session", fleet(0, 0, 0, 0), session="mine").replica
+    seen = fleet(4, 4, 4, 4)
+    assert ask("session", seen, session="mine").replica == home
+    next(r for r in seen if r.id == home).running = 9
+    assert ask("session", seen, session="mine").replica != home
+
+
+def test_a_session_comes_back_to_its_place_once_that_is_ready_again() -> None:
+    seen = fleet(0, 0, 0)
+    home = ask("session", seen, session="mine").replica
+    place = next(r for r in seen if r.id == home)
+    place.state = State.DOWN
+    away = ask("session", seen, session="mine")
+    assert away.replica != home
+    assert "before it on the ring" in away.reason
+    place.state = State.READY
+    assert ask("session", seen, session="mine").replica == home
+
+
+def test_without_a_session_the_session_rule_is_least_load() -> None:
+    assert ask("session", fleet(2, 1)).replica == "r1"
+
+
+def test_an_adapter_draws_its_requests_to_where_it_is_loaded() -> None:
+    seen = fleet(0, 1)
+    seen[1].adapters = frozenset({"lora"})
+    assert ask("prefix-sticky", seen, input_tokens=100).replica == "r0"
+    assert ask("prefix-sticky", seen, input_tokens=100, adapter="lora").replica == "r1"
+
+
+def test_prefill_and_decode_load_end_apart_and_each_once() -> None:
+    one = Replica("r0", State.READY, M)
+    first, second = one.dispatched(300), one.dispatched(50)
+    assert (one.running, one.uncached_tokens, one.decoding) == (2, 350, 0)
+    first.prefilled()
+    first.prefilled()
+    assert (one.running, one.uncached_tokens, one.decoding) == (2, 50, 1)
+    second.finished()  # its client left before the first token
+    second.prefilled()
+    second.finished()
+    assert (one.running, one.uncached_tokens, one.decoding) == (1, 0, 1)
+    first.finished()
+    assert (one.running, one.uncached_tokens, one.decoding) == (0, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("dpf")), max_size=60))
+def test_whatever_happens_counters_end_at_zero_and_are_never_negative(events) -> None:
+    one, sent = Replica("r0"), {}
+    for slot, what in events:
+        if what == "d" and slot not in sent:
+            sent[slot] = one.dispatched(slot * 10)
+        elif slot in sent:
+            sent[slot].prefilled() if what == "p" else sent[slot].finished()
+        assert min(one.running, one.uncached_tokens, one.decoding) >= 0
+        assert one.decoding <= one.running
+    for each in sent.values():
+        each.finished()
+    assert (one.running, one.uncached_tokens, one.decoding) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -126,17 +310,6 @@ def test_load_from_elsewhere_counts_only_while_the_report_is_fresh() -> None:
     ],
 )
 def test_no_route_says_whether_waiting_can_help(seen, tried, kind) -> None:
-    answer = least_load(Request("m", frozenset(tried)), seen, "", 0)
+    answer = route(View("least-load", Request("m", frozenset(tried)), seen))
     assert isinstance(answer, NoRoute)
     assert answer.kind == kind
-
-
-@given(st.lists(st.booleans(), max_size=300))
-def test_retries_never_exceed_the_savings_and_a_share_of_the_requests(retries) -> None:
-    budget, spent = RetryBudget(saved=3, share=0.2, most=10), 0
-    for count, wanted in enumerate(retries, 1):
-        budget = budget.earn()
-        if wanted and (left := budget.spend()) is not None:
-            budget, spent = left, spent + 1
-        assert spent <= 3 + 0.2 * count + 1e-6
-        assert 0 <= budget.saved <= 10

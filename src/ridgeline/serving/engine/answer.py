@@ -64,7 +64,10 @@ class Answer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Abort what still runs."""
+        """Abort what still runs; the count of a complete answer is what its usage says."""
+        entry = self._generation.entry
+        if entry is not None and not self._running:
+            entry.completion_tokens = self.usage.completion_tokens
         self._link.close(self._generation)
         reason = "error" if isinstance(error, ApiError) else "abort"
         for choice in self._running:

@@ -26,7 +26,8 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one step added to a choice. `finish` is OpenAI's reason, once it is complete.
 
-    `stopped` says that a stop string ended it, so that the engine does not know yet.
+    `stopped` says that a stop string ended it, so that the engine does not know yet. `tokens` are
+    the ids that the step gave, whether their text may leave already or not.
     """
 
     choice: int
@@ -34,6 +35,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     logprobs: Sequence[TokenLogprob] = ()
     finish: str | None = None
     stopped: bool = False
+    tokens: Sequence[int] = ()
 
 
 class Continuation:
@@ -70,15 +72,17 @@ class Continuation:
             return self._feed(output)
         # A step may bring several tokens, and a stop string end the choice in the midst of them.
         texts: list[str] = []
+        tokens: list[int] = []
         logprobs: list[TokenLogprob] = []
         for single in _singles(output):
             delta = self._feed(single)
             texts.append(delta.text)
+            tokens += single.tokens
             logprobs += delta.logprobs
             if delta.finish is not None:
                 break
         stopped = delta.stopped and output.finish is None
-        return Delta(self._choice, "".join(texts), logprobs, delta.finish, stopped)
+        return Delta(self._choice, "".join(texts), logprobs, delta.finish, stopped, tokens)
 
     def _feed(self, output: Output) -> Delta:
         self.tokens += len(output.tokens)
@@ -86,10 +90,10 @@ class Continuation:
         if self._search is not None and self.tokens > self._min_tokens:
             text = self._search.feed(text)
             if self._search.found:
-                return self._delta(text, "stop", stopped=output.finish is None)
+                return self._delta(output, text, "stop", stopped=output.finish is None)
             if output.finish is not None:
                 text += self._search.flush()
-        return self._delta(text, output.finish)
+        return self._delta(output, text, output.finish)
 
     def _decode(self, output: Output) -> str:
         tokens = output.tokens
@@ -110,16 +114,18 @@ class Continuation:
         self._decoded += len(text)
         return text
 
-    def _delta(self, text: str, finish: str | None, *, stopped: bool = False) -> Delta:
+    def _delta(
+        self, output: Output, text: str, finish: str | None, *, stopped: bool = False
+    ) -> Delta:
         if not self._wants_logprobs:
-            return Delta(self._choice, text, (), finish, stopped)
+            return Delta(self._choice, text, (), finish, stopped, output.tokens)
         self._sent += len(text)
         cut = self._search is not None and self._search.found
         logprobs = []
         # A token whose characters are still to come begins where the sent text ends.
         while self._waiting and (self._waiting[0].start < self._sent or (finish and not cut)):
             logprobs.append(self._waiting.popleft())
-        return Delta(self._choice, text, logprobs, finish, stopped)
+        return Delta(self._choice, text, logprobs, finish, stopped, output.tokens)
 
 
 def _singles(output: Output) -> Iterator[Output]:

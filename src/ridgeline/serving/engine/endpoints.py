@@ -18,7 +18,8 @@ from ridgeline.serving.engine.grammar import check_grammar, response_grammar, to
 from ridgeline.serving.engine.link import Generation
 from ridgeline.serving.engine.messages import Add
 from ridgeline.serving.engine.metrics import Watch
-from ridgeline.serving.engine.replica import Replica
+from ridgeline.serving.engine.replica import Replica, request_id
+from ridgeline.serving.engine.resume import catch_up, resumed
 from ridgeline.serving.engine.stops import StopStrings
 from ridgeline.serving.engine.stream import ChatChunks, Chunks, CompletionChunks, send
 from ridgeline.serving.engine.tokenizer import Tokenizer
@@ -26,6 +27,7 @@ from ridgeline.serving.engine.whole import whole_chat, whole_completion
 from ridgeline.serving.engine.wire import Head
 from ridgeline.serving.http_guard import Patience, read_body
 from ridgeline.serving.openai import ApiError, ChatRequest, CompletionRequest, Generating, read
+from ridgeline.serving.usage_log import Entry
 
 #: OpenAI's default for plain completions; a chat goes on to the end of its context.
 _COMPLETION_TOKENS = 16
@@ -67,7 +69,7 @@ class Endpoints:
         with self._replica.answering():
             body = await read_body(request, self._replica.limits.body_bytes, self._patience.body_s)
             prepared = await self._aside.run(prepare, body)
-            generation = Generation(prepared.adds)
+            generation = Generation(prepared.adds, self._entry(request, prepared.adds))
             watch = Watch(self._replica.metrics, generation.choices, began_s)
             link = self._replica.loaded.link
             async with Answer(link, generation, prepared.continuations, watch) as answer:
@@ -75,6 +77,15 @@ class Endpoints:
                     return await send(request, answer, prepared.chunks)
                 told = await prepared.whole(answer)
             return web.Response(body=told, content_type="application/json")
+
+    def _entry(self, request: web.Request, adds: list[Add]) -> Entry | None:
+        """The request's record in the usage log, where the replica keeps one."""
+        if self._replica.log is None:
+            return None
+        prompt_tokens = sum(len(add.prompt) for add in adds)
+        entry = self._replica.log.begin(request_id(request), prompt_tokens)
+        entry.completion_tokens = sum(len(add.resumed) for add in adds)
+        return entry
 
     def _chat(self, body: bytes) -> Prepared:
         request = read(body, ChatRequest)
@@ -92,6 +103,7 @@ class Endpoints:
             grammar=_chat_grammar(request),
         )
         adds = ask(request, head.id, [prompt], wish, loaded.bounds)
+        adds = resumed(request, adds, wish, loaded.bounds)
         tokenizer = loaded.prompts.tokenizer
         continuations = _continuations(request, adds, tokenizer, loaded.bounds)
         chunks = ChatChunks(
@@ -101,7 +113,10 @@ class Endpoints:
             tools=names,
             logprobs=logprobs is not None,
             include_usage=_include_usage(request),
+            prompt_ids=_prompt_ids(request, adds),
         )
+        if request.resume is not None:
+            chunks.resume(catch_up(continuations[0], request.resume.token_ids))
 
         def whole(answer: Answer) -> Awaitable[bytes]:
             return whole_chat(
@@ -111,6 +126,7 @@ class Endpoints:
                 len(continuations),
                 tools=names,
                 logprobs=logprobs is not None,
+                prompt_ids=_prompt_ids(request, adds),
             )
 
         return Prepared(adds, continuations, chunks if request.stream else None, whole)
@@ -130,6 +146,7 @@ class Endpoints:
             grammar=_checked(response_grammar(request.response_format), "response_format"),
         )
         adds = ask(request, head.id, prompts, wish, loaded.bounds)
+        adds = resumed(request, adds, wish, loaded.bounds)
         tokenizer = loaded.prompts.tokenizer
         continuations = _continuations(request, adds, tokenizer, loaded.bounds)
         echoes = _echoes(request, prompts, tokenizer) if request.echo else None
@@ -140,7 +157,10 @@ class Endpoints:
             echoes=echoes,
             logprobs=request.logprobs is not None,
             include_usage=_include_usage(request),
+            prompt_ids=_prompt_ids(request, adds),
         )
+        if request.resume is not None:
+            chunks.resume(catch_up(continuations[0], request.resume.token_ids))
 
         def whole(answer: Answer) -> Awaitable[bytes]:
             return whole_completion(
@@ -150,6 +170,7 @@ class Endpoints:
                 len(continuations),
                 echoes=echoes,
                 logprobs=request.logprobs is not None,
+                prompt_ids=_prompt_ids(request, adds),
             )
 
         return Prepared(adds, continuations, chunks if request.stream else None, whole)
@@ -178,6 +199,13 @@ def _continuations(
         )
         for choice, add in enumerate(add for add in adds for _ in range(add.n))
     ]
+
+
+def _prompt_ids(request: Generating, adds: list[Add]) -> list[list[int]] | None:
+    """Each choice's prompt, where its ids are to be told."""
+    if not request.return_token_ids:
+        return None
+    return [add.prompt for add in adds for _ in range(add.n)]
 
 
 def _include_usage(request: Generating) -> bool:

@@ -9,23 +9,20 @@ and ends with its engine, saying so.
 
 import asyncio
 import gc
-import hmac
 import signal
-import string
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
 
 from ridgeline import event_loop
 from ridgeline.errors import LaunchError, ModelError
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.asking import Bounds
 from ridgeline.serving.engine.config import EngineConfig
+from ridgeline.serving.engine.door import door, sign
 from ridgeline.serving.engine.endpoints import Endpoints
 from ridgeline.serving.engine.link import EngineLink, EngineProcess
 from ridgeline.serving.engine.messages import Failed
@@ -34,15 +31,13 @@ from ridgeline.serving.engine.prompts import Prompts, longest_token_bytes
 from ridgeline.serving.engine.replica import Limits, Loaded, Replica, State, shutting_down
 from ridgeline.serving.engine.status import Status
 from ridgeline.serving.engine.template import ChatTemplate
-from ridgeline.serving.http_guard import GuardedServer, Patience, error_response
-from ridgeline.serving.openai import ApiError
+from ridgeline.serving.http_guard import GuardedServer, Patience
+from ridgeline.serving.usage_log import UsageLog
 
 #: After the engine has died the front stays this long to say so to whoever asks.
 _LAST_WORDS_S = 2.0
 #: How long an answer that was just ended may take to reach its client, and the engine to leave.
 _PARTING_S = 2.0
-_OPEN_PATHS = frozenset({"/health", "/ready", "/metrics", "/version"})
-_REQUEST_ID = frozenset(string.ascii_letters + string.digits + "-_.:")
 
 Said = Callable[[Mapping[str, Any]], None]
 
@@ -57,12 +52,14 @@ def serve(
     api_key: str | None = None,
     limits: Limits | None = None,
     patience: Patience | None = None,
+    log: UsageLog | None = None,
     said: Said = lambda _event: None,
 ) -> int:
     """Serve one model until SIGTERM or Ctrl-C, then drain; returns the exit status 0.
 
     `engine` runs with the same `config`. Whoever calls has started it before importing this file,
-    since the engine's start is the longest wait; it is ended here in every case.
+    since the engine's start is the longest wait; it is ended here in every case. `log` is
+    where each request's tokens are counted; None counts them nowhere.
     `said` hears of each stage as an event: "listening" (with `url`), "stage" (with `stage`),
     "ready" (with what the engine told of itself), "failed" (problem, where, remedy).
 
@@ -71,7 +68,7 @@ def serve(
     """
 
     async def main() -> None:
-        replica = Replica(name, config, limits or Limits(), api_key)
+        replica = Replica(name, config, limits or Limits(), api_key, log)
         front = Front(replica, patience or Patience(), said)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -103,7 +100,7 @@ class Front:
     async def live(self, host: str, port: int, engine: EngineProcess) -> None:
         """Until asked to leave. Raises ModelError or LaunchError where that was not the end."""
         try:
-            link = await engine.connect()
+            link = await engine.connect(self._replica.log)
             try:
                 self._said({"event": "listening", "url": await self._listen(host, port)})
                 drained = await self._serve(link)
@@ -186,8 +183,8 @@ def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Applicat
     """The routes of one replica."""
     endpoints = Endpoints(replica, patience, aside)
     status = Status(replica, patience, aside)
-    app = web.Application(middlewares=[_door(replica.key)])
-    app.on_response_prepare.append(_sign)
+    app = web.Application(middlewares=[door(replica.key)])
+    app.on_response_prepare.append(sign)
     app.add_routes(
         [
             web.post("/v1/chat/completions", endpoints.chat),
@@ -198,54 +195,12 @@ def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Applicat
             web.get("/ready", status.ready),
             web.get("/metrics", status.metrics),
             web.get("/version", status.version),
+            web.get("/usage/{id}", status.usage),
             web.post("/tokenize", status.tokenize),
             web.post("/detokenize", status.detokenize),
         ]
     )
     return app
-
-
-def _door(key: str | None) -> Middleware:
-    """Every request passes: it is asked for its key, and errors get OpenAI's shape."""
-
-    @web.middleware
-    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            _check_key(request, key)
-            return await handler(request)
-        except ApiError as error:
-            return error_response(error)
-        except web.HTTPException as error:
-            return error_response(_no_such_route(request, error))
-
-    return door
-
-
-async def _sign(request: web.Request, response: web.StreamResponse) -> None:
-    """Every answer, streamed ones too, says whose it is: the client's own id or a new one."""
-    given = request.headers.get("X-Request-Id", "")
-    harmless = 0 < len(given) <= 128 and _REQUEST_ID.issuperset(given)
-    response.headers["X-Request-Id"] = given if harmless else uuid.uuid4().hex
-
-
-def _check_key(request: web.Request, key: str | None) -> None:
-    if key is None or request.path in _OPEN_PATHS:
-        return
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(), key.encode()):
-        raise ApiError(
-            401,
-            "The API key is missing or wrong; send it as `Authorization: Bearer KEY`.",
-            code="invalid_api_key",
-        )
-
-
-def _no_such_route(request: web.Request, error: web.HTTPException) -> ApiError:
-    asked = f"{request.method} {request.path}"
-    if isinstance(error, web.HTTPMethodNotAllowed):
-        allowed = ", ".join(sorted(error.allowed_methods))
-        return ApiError(405, f"{asked} is not possible; try {allowed}.", headers={"Allow": allowed})
-    return ApiError(error.status, f"There is no {asked} here.", code="unknown_url")
 
 
 def _open(config: EngineConfig) -> tuple[ModelFiles, ChatTemplate, int]:

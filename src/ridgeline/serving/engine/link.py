@@ -31,6 +31,7 @@ from ridgeline.serving.engine.messages import (
 )
 from ridgeline.serving.engine.process import Frames, engine_main, frame
 from ridgeline.serving.openai import ApiError
+from ridgeline.serving.usage_log import Entry, UsageLog
 
 #: The engine that replicas run, as `process.engine_main` names it.
 ENGINE = "ridgeline.serving.engine.loop:Engine"
@@ -39,12 +40,14 @@ ENGINE = "ridgeline.serving.engine.loop:Engine"
 class Generation:
     """The outputs of one HTTP request, which may be several requests to the engine.
 
-    Its choices are numbered over all of them: prompt 0's `n` continuations first.
+    Its choices are numbered over all of them: prompt 0's `n` continuations first. `entry` is its
+    record in the replica's usage log, where there is one.
     """
 
-    def __init__(self, adds: list[Add]) -> None:
+    def __init__(self, adds: list[Add], entry: Entry | None = None) -> None:
         assert adds, "a request has at least one prompt"
         self.adds = adds
+        self.entry = entry
         self.choices = sum(add.n for add in adds)
         self._arrived: list[tuple[int, Output]] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -93,10 +96,12 @@ class EngineLink(asyncio.Protocol):
     """Owns the connection to one engine process. Use it from the event loop only.
 
     `started` has what the engine said first, or None if it died before. `lost` is set when the
-    engine is gone. `stats` is what the last step said.
+    engine is gone. `stats` is what the last step said. In `log` each step's tokens are counted
+    before any handler can send them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: UsageLog | None = None) -> None:
+        self._log = log
         loop = asyncio.get_running_loop()
         self._loop = loop
         self.started: asyncio.Future[Started | Failed | None] = loop.create_future()
@@ -140,6 +145,8 @@ class EngineLink(asyncio.Protocol):
         for add in generation.adds:
             if self._routes.pop(add.id, None) is not None:
                 self._send(Abort(add.id))
+        if self._log is not None and generation.entry is not None:
+            self._log.end(generation.entry)
 
     def fail_all(self, error: ApiError) -> None:
         """Every open request ends with this error."""
@@ -181,14 +188,21 @@ class EngineLink(asyncio.Protocol):
 
     def _deliver(self, stepped: Stepped) -> None:
         self.stats = stepped.stats
+        counted: dict[int, Entry] = {}
         for output in stepped.outputs:
             route = self._routes.get(output.id)
             # An output may be under way while its abort is; it belongs to nobody then.
             if route is None or output.index not in route.live:
                 continue
             route.generation.deliver(route.first_choice + output.index, output)
+            if (entry := route.generation.entry) is not None:
+                entry.completion_tokens += len(output.tokens)
+                entry.cached_tokens += output.cached_tokens
+                counted[entry.serial] = entry
             if output.finish is not None:
                 self._close(output.id, route, output.index)
+        if self._log is not None and counted:
+            self._log.write(counted.values())  # who was delivered to runs only after this
 
     def _close(self, request: str, route: _Route, index: int) -> None:
         route.live.discard(index)
@@ -224,12 +238,16 @@ class EngineProcess:
             process.start()
         self._process: BaseProcess = process
 
-    async def connect(self) -> EngineLink:
+    async def connect(self, log: UsageLog | None = None) -> EngineLink:
         """The link to it. Call once."""
         loop = asyncio.get_running_loop()
+
+        def link() -> EngineLink:
+            return EngineLink(log)
+
         if self._ours.family == socket.AF_INET:  # Windows has no other kind of pair
-            return (await loop.create_connection(EngineLink, sock=self._ours))[1]
-        return (await loop.create_unix_connection(EngineLink, sock=self._ours))[1]
+            return (await loop.create_connection(link, sock=self._ours))[1]
+        return (await loop.create_unix_connection(link, sock=self._ours))[1]
 
     async def end(self, within_s: float) -> None:
         """Wait until it has left, and end it by force where it has not in time."""

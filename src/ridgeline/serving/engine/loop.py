@@ -114,14 +114,13 @@ class Engine:
             ]
             return
         chain = self._chain(first)
-        self._batcher.add(
-            first.id, len(request.prompt), request.sampling.max_tokens, chain, request.priority
-        )
+        left = request.sampling.max_tokens - len(request.resumed)
+        self._batcher.add(first.id, len(first.tokens), left, chain, request.priority)
         self._sequences[first.id] = first
         self._requests[request.id] = {0: first}
         if siblings:
             self._unborn[request.id] = siblings
-        self._stats.prompt_tokens += len(request.prompt)
+        self._stats.prompt_tokens += len(first.tokens)
 
     def abort(self, gone: Abort) -> None:
         """Forget a request or one of its continuations; unknown ones have ended already."""
@@ -200,7 +199,7 @@ class Engine:
     def _advance(self, line: Line) -> Output:
         """What a continuation said in this step becomes known to the policy, and to its reader."""
         sequence = line.sequence
-        first = sequence.generated == len(line.said)
+        first = sequence.generated - len(sequence.add.resumed) == len(line.said)
         self._stats.generation_tokens += len(line.said)
         if line.guesses:
             self._stats.drafts += 1
@@ -241,7 +240,10 @@ class Engine:
     def _continuation(self, add: Add, index: int) -> Continuation:
         """Raises ValueError where its grammar or a token id in its rules is not possible."""
         state = self._sampler.open(add.sampling, add.prompt, index, self._matcher(add.sampling))
-        return Continuation(add, index, list(add.prompt), state, digest=b"prefix" + add.salt)
+        for token in add.resumed:
+            state.accept(token)
+        tokens = add.prompt + add.resumed
+        return Continuation(add, index, tokens, state, digest=b"prefix" + add.salt)
 
     def _chain(self, sequence: Continuation) -> list[bytes]:
         return sequence.chain(self._config.block_size) if self._config.prefix_caching else []

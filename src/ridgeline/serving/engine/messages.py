@@ -37,6 +37,7 @@ class Add(msgspec.Struct, frozen=True, tag="add"):
     """A new request. Its `n` continuations are told apart by `index` in what comes back.
 
     `priority`: lower goes first (vLLM's convention). `salt` keeps tenants' prefixes apart.
+    `resumed` are its first output tokens, generated elsewhere; then `n` is 1.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Add(msgspec.Struct, frozen=True, tag="add"):
     n: int = 1
     priority: int = 0
     salt: bytes = b""
+    resumed: list[int] = []
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):

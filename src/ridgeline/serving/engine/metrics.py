@@ -85,10 +85,19 @@ class Metrics:
         self.finished: Counter[str] = Counter(dict.fromkeys(_FINISHES, 0))
         self._model = model
 
-    def text(self, stats: Stats, started: Started | None, *, prefix_caching: bool) -> bytes:
-        """The scrape, in Prometheus' text format."""
+    def text(
+        self,
+        stats: Stats,
+        started: Started | None,
+        *,
+        prefix_caching: bool,
+        usage_log_failures: int | None = None,
+    ) -> bytes:
+        """The scrape, in Prometheus' text format; without a usage log, nothing about one."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Scrape(self, self._model, stats, started, prefix_caching))
+        if usage_log_failures is not None:
+            registry.register(_UsageLog(self._model, usage_log_failures))
         return generate_latest(registry)
 
 
@@ -130,6 +139,21 @@ class Watch:
     def ended(self) -> None:
         """The whole request was answered."""
         self._metrics.e2e_s.observe(time.monotonic() - self._began_s)
+
+
+class _UsageLog:
+    """What a replica says of its usage log, as prometheus_client's collector interface wants it."""
+
+    def __init__(self, model: str, failures: int) -> None:
+        self._model = model
+        self._failures = failures
+
+    def collect(self) -> Iterator[Metric]:
+        """The one counter."""
+        about = "Writes of the usage log that failed; its counts are too low since the first."
+        counter = CounterMetricFamily("ridgeline:usage_log_failures", about, labels=["model_name"])
+        counter.add_metric([self._model], self._failures)
+        yield counter
 
 
 class _Scrape:

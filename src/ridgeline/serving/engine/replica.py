@@ -4,11 +4,15 @@
 """
 
 import asyncio
+import string
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+
+from aiohttp import web
 
 from ridgeline.serving.engine.asking import Bounds
 from ridgeline.serving.engine.config import EngineConfig
@@ -17,6 +21,12 @@ from ridgeline.serving.engine.messages import Started
 from ridgeline.serving.engine.metrics import Metrics
 from ridgeline.serving.engine.prompts import Prompts
 from ridgeline.serving.openai import ApiError, model_not_found
+from ridgeline.serving.usage_log import UsageLog
+
+_REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
+_ID_CHARS = 128
+#: What an id may have; gateways mark a second attempt as `ID~2`.
+_HARMLESS = frozenset(string.ascii_letters + string.digits + "-_.:~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +64,19 @@ class Loaded:
 class Replica:
     """One model behind one engine process, as the handlers see it."""
 
-    def __init__(self, name: str, config: EngineConfig, limits: Limits, key: str | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: EngineConfig,
+        limits: Limits,
+        key: str | None,
+        log: UsageLog | None = None,
+    ) -> None:
         self.name = name
         self.config = config
         self.limits = limits
         self.key = key
+        self.log = log
         self.created = int(time.time())
         self.metrics = Metrics(name)
         self.state = State.LOADING
@@ -119,6 +137,16 @@ class Replica:
                 return shutting_down()
             case _:
                 return _retry("The engine of this replica has died.", "engine_dead")
+
+
+def request_id(request: web.Request) -> str:
+    """The client's own X-Request-Id where it is harmless, else a new one; one for each request."""
+    known = request.get(_REQUEST_ID)
+    if known is None:
+        given = request.headers.get("X-Request-Id", "")
+        harmless = 0 < len(given) <= _ID_CHARS and _HARMLESS.issuperset(given)
+        known = request[_REQUEST_ID] = given if harmless else uuid.uuid4().hex
+    return known
 
 
 def shutting_down() -> ApiError:

@@ -37,7 +37,7 @@ class Continuation:
 
     @property
     def generated(self) -> int:
-        """Tokens generated so far."""
+        """Tokens generated so far, resumed ones included."""
         return len(self.tokens) - len(self.add.prompt)
 
     @property

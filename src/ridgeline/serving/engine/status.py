@@ -32,13 +32,30 @@ class Status:
         replica = self._replica
         stats = replica.loaded.link.stats if replica.started else Stats()
         text = replica.metrics.text(
-            stats, replica.started, prefix_caching=replica.config.prefix_caching
+            stats,
+            replica.started,
+            prefix_caching=replica.config.prefix_caching,
+            usage_log_failures=None if replica.log is None else replica.log.failures,
         )
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
     async def version(self, _request: web.Request) -> web.Response:
         """`GET /version`."""
         return _json({"version": ridgeline.__version__})
+
+    async def usage(self, request: web.Request) -> web.Response:
+        """`GET /usage/{id}`: what the durable log has of a request, also of an earlier process."""
+        log = self._replica.log
+        found = log.find(request.match_info["id"]) if log is not None else None
+        if found is None:
+            raise ApiError(
+                404,
+                "The usage log has no such request."
+                if log is not None
+                else "This replica keeps no usage log; `--usage-log FOLDER` starts one.",
+                code="request_not_found",
+            )
+        return _json(found)
 
     async def models(self, _request: web.Request) -> web.Response:
         """`GET /v1/models`: the one model, with the longest sequence it takes."""

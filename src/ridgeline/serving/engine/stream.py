@@ -38,6 +38,9 @@ class Chunks(Protocol):
     def events(self, delta: Delta) -> bytes:
         """One delta; b"" where it has nothing to say."""
 
+    def resume(self, said: Delta) -> None:
+        """Begin behind what another replica has sent."""
+
     def usage(self, usage: Usage) -> bytes:
         """The last event before the end, where usage was asked for; else b""."""
 
@@ -74,7 +77,11 @@ async def _stream(
 
 
 class ChatChunks:
-    """`chat.completion.chunk` objects."""
+    """`chat.completion.chunk` objects.
+
+    With `prompt_ids` (one list a choice) token ids are told too: a step then is one event, so that
+    ids and what they mean arrive together or not at all.
+    """
 
     def __init__(
         self,
@@ -85,21 +92,34 @@ class ChatChunks:
         tools: frozenset[str] | None,
         logprobs: bool,
         include_usage: bool,
+        prompt_ids: list[list[int]] | None = None,
     ) -> None:
         self._head = head
+        self._prompt_ids = prompt_ids
+        self._is_resumed = False
         self._tokenizer = tokenizer
         self._speeches = [Speech(tools) for _ in range(choices)]
         self._logprobs = logprobs
         self._more: dict[str, Any] = {"usage": None} if include_usage else {}
-        self._plain = tools is None and not logprobs
+        self._plain = tools is None and not logprobs and prompt_ids is None
         self._around = [
             _around(self._chunk(choice, {"content": _HOLE})) for choice in range(choices)
         ]
 
     def opening(self) -> bytes:
-        """The role of each choice."""
+        """The role of each choice, unless it was said elsewhere."""
+        if self._is_resumed:
+            return b""
         delta = {"role": "assistant", "content": ""}
-        return b"".join(_event(self._chunk(n, delta)) for n in range(len(self._speeches)))
+        chunks = [self._chunk(n, delta) for n in range(len(self._speeches))]
+        for chunk, ids in zip(chunks, self._prompt_ids or (), strict=False):
+            chunk["prompt_token_ids"] = ids
+        return b"".join(map(_event, chunks))
+
+    def resume(self, said: Delta) -> None:
+        """Another replica has sent this much: what the stream tells begins behind it."""
+        self._is_resumed = True
+        self._speeches[said.choice].deltas(said)
 
     def events(self, delta: Delta) -> bytes:
         """Text, tool calls, and the reason of the end."""
@@ -107,12 +127,18 @@ class ChatChunks:
             return _filled(self._around[delta.choice], delta.text)
         speech = self._speeches[delta.choice]
         said = speech.deltas(delta)
-        if delta.logprobs and not said:
+        if self._prompt_ids is not None:
+            said = [_together(said)]
+        elif delta.logprobs and not said:
             said = [{"content": ""}]
         chunks = [self._chunk(delta.choice, one) for one in said]
         if self._logprobs and chunks:
             chunks[0]["choices"][0]["logprobs"] = chat_logprobs(self._tokenizer, delta.logprobs)
-        if delta.finish is not None:
+        if self._prompt_ids is not None:
+            chunks[0]["choices"][0]["token_ids"] = delta.tokens
+            if delta.finish is not None:
+                chunks[0]["choices"][0]["finish_reason"] = speech.finish(delta.finish)
+        elif delta.finish is not None:
             chunks.append(self._chunk(delta.choice, {}, speech.finish(delta.finish)))
         return b"".join(map(_event, chunks))
 
@@ -130,7 +156,10 @@ class ChatChunks:
 
 
 class CompletionChunks:
-    """`text_completion` objects. `echoes` is each choice's prompt, where it is to be repeated."""
+    """`text_completion` objects. `echoes` is each choice's prompt, where it is to be repeated.
+
+    `prompt_ids` as in `ChatChunks`.
+    """
 
     def __init__(
         self,
@@ -141,10 +170,13 @@ class CompletionChunks:
         echoes: list[str] | None,
         logprobs: bool,
         include_usage: bool,
+        prompt_ids: list[list[int]] | None = None,
     ) -> None:
         self._head = head
         self._tokenizer = tokenizer
         self._echoes = echoes
+        self._prompt_ids = prompt_ids
+        self._untold = dict(enumerate(prompt_ids or ()))
         self._logprobs = logprobs
         self._more: dict[str, Any] = {"usage": None} if include_usage else {}
         self._around = [_around(self._chunk(choice, _HOLE)) for choice in range(choices)]
@@ -156,6 +188,8 @@ class CompletionChunks:
 
     def events(self, delta: Delta) -> bytes:
         """Text, and the reason of the end."""
+        if self._prompt_ids is not None:
+            return _event(self._with_ids(delta))
         if not self._logprobs and delta.finish is None:
             return _filled(self._around[delta.choice], delta.text)
         chunks = []
@@ -168,6 +202,21 @@ class CompletionChunks:
         if delta.finish is not None:
             chunks.append(self._chunk(delta.choice, "", delta.finish))
         return b"".join(map(_event, chunks))
+
+    def resume(self, said: Delta) -> None:
+        """Another replica has sent this much, the prompts too."""
+        self._echoes = None
+        self._untold.pop(said.choice, None)
+
+    def _with_ids(self, delta: Delta) -> dict[str, Any]:
+        chunk = self._chunk(delta.choice, delta.text, delta.finish)
+        told = chunk["choices"][0]
+        told["token_ids"] = delta.tokens
+        if (prompt := self._untold.pop(delta.choice, None)) is not None:
+            told["prompt_token_ids"] = prompt
+        if self._logprobs:
+            told["logprobs"] = completion_logprobs(self._tokenizer, delta.logprobs)
+        return chunk
 
     def usage(self, usage: Usage) -> bytes:
         """A chunk without choices."""
@@ -182,6 +231,15 @@ class CompletionChunks:
 
 #: Stands for the text in an event that is made once and filled for every token.
 _HOLE = "\x00text\x00"
+
+
+def _together(said: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several delta objects of a message as one, which means the same."""
+    calls = [call for one in said for call in one.get("tool_calls", ())]
+    content = "".join(one.get("content", "") for one in said)
+    if not calls:
+        return {"content": content}
+    return {"content": content, "tool_calls": calls} if content else {"tool_calls": calls}
 
 
 def _event(chunk: dict[str, Any]) -> bytes:

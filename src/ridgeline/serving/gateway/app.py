@@ -4,40 +4,107 @@
 removes replicas while it runs. It starts no process itself: replicas are addresses.
 """
 
+import asyncio
 import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import ridgeline
+from ridgeline.serving.gateway.admin import add_admin
+from ridgeline.serving.gateway.admission import Admission
+from ridgeline.serving.gateway.callers import DEFAULT_TENANT, Caller, Callers
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.fleet import Fleet, LiveReplica
+from ridgeline.serving.gateway.ledger import Ledger
+from ridgeline.serving.gateway.line import Line
+from ridgeline.serving.gateway.logs import RequestLog
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.proxy import Proxy
 from ridgeline.serving.gateway.record import Record
+from ridgeline.serving.gateway.recovery import Recovery, Source, getter
+from ridgeline.serving.gateway.redact import Redactor
+from ridgeline.serving.gateway.replica_time import ReplicaTime
 from ridgeline.serving.gateway.routes import make_app
+from ridgeline.serving.gateway.tenants import Tenants
+from ridgeline.serving.gateway.tracing import open_tracing
 from ridgeline.serving.gateway.upstream import Upstream
 from ridgeline.serving.http_guard import GuardedServer
-from ridgeline.serving.policy.route import RetryBudget, State
+from ridgeline.serving.policy.failures import RetryBudget
+from ridgeline.serving.policy.states import State
+from ridgeline.store.database import open_store
+
+Scrape = Callable[[], Awaitable[bytes]]
 
 
 class Gateway:
-    """One gateway: `start`, then `drain` and `close`. `app` can be added to before `start`."""
+    """One gateway: `start`, then `drain` and `close`. `app` can be added to before `start`.
 
-    def __init__(self, config: GatewayConfig) -> None:
+    `scrape` gives what Prometheus gets; without it that is this process's own metrics. Raises
+    StoreError where the database cannot be used.
+    """
+
+    def __init__(self, config: GatewayConfig, *, scrape: Scrape | None = None) -> None:
         self.config = config
         self.url = ""
+        self._store = open_store(config.database)
         self._fleet = Fleet(config)
         self._record = Record(time.monotonic_ns())
-        metrics = Metrics(self._fleet, self._record)
+        self._metrics = Metrics(self._fleet, self._record)
         self._upstream = Upstream(config.timeouts)
-        proxy = Proxy(config, self._fleet, self._upstream, self._record, metrics, RetryBudget())
-        self.app = make_app(proxy, self._fleet, metrics, config.api_key)
+        self._ledger = Ledger(self._store, f"{config.worker}-{time.time_ns():x}")
+        self._line = Line(self._fleet.slots)
+        self._fleet.on_change = self._line.changed
+        self._admission = Admission(config, self._fleet, self._ledger, self._line, self._metrics)
+        self._replica_time = ReplicaTime(self._store)
+        self._fleet.on_doing = self._replica_time.saw
+        self._log = RequestLog(
+            Path(config.log_file) if config.log_file else None,
+            Redactor([config.api_key, config.admin_key]),
+            prompts=config.log_prompts,
+        )
+        self._tracing = open_tracing(config.tracing, worker=config.worker)
+        proxy = Proxy(
+            config,
+            self._fleet,
+            self._upstream,
+            self._admission,
+            self._record,
+            self._metrics,
+            self._log,
+            self._tracing,
+            RetryBudget(),
+        )
+        is_open = config.open and config.api_key is None
+        callers = Callers(
+            self._store,
+            open_caller=Caller(DEFAULT_TENANT, "") if is_open else None,
+            api_key=config.api_key,
+            admin_key=config.admin_key,
+        )
+        self._metrics.reads(
+            queue_length=self._queue_length, reservations_open=lambda: self._ledger.open_requests
+        )
+        self.app = make_app(proxy, self._fleet, scrape or self._own_metrics, callers)
+        add_admin(self.app, Tenants(self._store), callers)
         self._server = GuardedServer(self.app, config.patience)
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
         """Listen, and give the base URL. Raises OSError where the address cannot be had."""
-        self._fleet.start(self._upstream.open())
+        await self._ledger.open()
+        self._log.open()
+        session = self._upstream.open()
+        self._fleet.start(session)
+        recovery = Recovery(self._ledger, self._sources, getter(session))
+        self._tasks = [
+            asyncio.create_task(recovery.run(), name="recovery"),
+            asyncio.create_task(self._replica_time.run(), name="replica time"),
+        ]
         try:
-            port = await self._server.start(self.config.host, self.config.port)
+            port = await self._server.start(
+                self.config.host, self.config.port, shared=self.config.workers > 1
+            )
         except OSError:
             await self.close()
             raise
@@ -56,11 +123,21 @@ class Gateway:
     async def close(self) -> None:
         """Let go of every connection and task. After `drain` nobody notices."""
         await self._server.stop(0)
+        await self._admission.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._fleet.stop()
         await self._upstream.close()
+        await self._ledger.close()
+        self._tracing.close()
+        self._log.close()
+        self._store.dispose()
 
     def add_replica(self, address: ReplicaAddress) -> None:
         """A replica joins; it gets requests once it is ready. SpecError where its id is taken."""
+        usd_per_hour = self.config.model(address.model).usd_per_hour
+        self._replica_time.joined(address.id, address.model, usd_per_hour)
         self._fleet.add(address)
 
     async def until_ready(self, name: str, within_s: float) -> bool:
@@ -75,6 +152,14 @@ class Gateway:
         """A replica leaves; what runs there gets `grace_s` first. Nobody there: nothing done."""
         await self._fleet.remove(name, grace_s)
 
+    def metrics_text(self) -> bytes:
+        """What this process has counted, in Prometheus' format."""
+        return self._metrics.text()
+
+    def samples(self) -> dict[str, list[float]]:
+        """The latencies behind the percentiles of `status`: those of workers are joined."""
+        return self._record.samples(time.monotonic_ns())
+
     def status(self) -> dict[str, Any]:
         """What the console shows: times in seconds, shares 0..1, bounded in size."""
         now_ns = time.monotonic_ns()
@@ -87,11 +172,15 @@ class Gateway:
             "output_tokens": record.tokens,
             "models": self._models(),
             "replicas": [_shown(replica, now_ns) for replica in self._fleet.replicas],
+            "queues": self._queues(),
             "rates": record.rates(now_ns),
             "latency": record.latency(now_ns),
             "recent": record.recent(),
             "errors": record.errors(),
         }
+
+    async def _own_metrics(self) -> bytes:
+        return self._metrics.text()
 
     def _models(self) -> list[dict[str, Any]]:
         """Every model somebody serves or will, with how many of its replicas are ready."""
@@ -104,9 +193,45 @@ class Gateway:
                 "id": model,
                 "replicas": len(of),
                 "ready": of.count(State.READY),
-                "routing": self.config.rule(model),
+                "routing": self.config.model(model).rule,
             }
             for model, of in sorted(states.items())
+        ]
+
+    def _queues(self) -> list[dict[str, Any]]:
+        """Who waits and runs, for each model, class and tenant that has something."""
+        return [
+            {
+                "model": pool.model,
+                "class": one.name,
+                "tenant": flow.tenant,
+                "queued": flow.queued,
+                "running": flow.running,
+                "counter_tokens": flow.counter_tokens,
+                "oldest_wait_s": flow.oldest_wait_s,
+            }
+            for pool in self._line.snapshot()
+            for one in pool.classes
+            for flow in one.tenants
+            if flow.queued or flow.running
+        ]
+
+    def _queue_length(self) -> dict[str, int]:
+        lengths: dict[str, int] = {}
+        for pool in self._line.snapshot():
+            for one in pool.classes:
+                lengths[one.name] = lengths.get(one.name, 0) + one.queued
+        return lengths
+
+    def _sources(self, model: str) -> list[Source]:
+        """Whom the recovery may ask: replicas of the model, those that left lately too."""
+        return [
+            Source(
+                address.id,
+                address.root,
+                {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {},
+            )
+            for address in self._fleet.addresses(model)
         ]
 
 
@@ -120,6 +245,8 @@ def _shown(replica: LiveReplica, now_ns: int) -> dict[str, Any]:
         "reason": replica.note or replica.health.reason,
         "models": sorted(view.models or ()),
         "in_flight": view.running,
+        "prefilling_tokens": view.uncached_tokens,
+        "slots": view.slots,
         "running": load.running,
         "waiting": load.waiting,
         "kv_usage": load.kv_usage,

@@ -3,25 +3,58 @@
 Every field it does not know goes to the replica byte for byte.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from ridgeline.serving.openai import read
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
+_Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
 
 class Call(msgspec.Struct):
-    """The three fields the gateway looks at; ApiError 400 (from `peek`) where they are wrong."""
+    """The fields the gateway looks at; ApiError 400 (from `peek`) where they are wrong."""
 
     model: str
     stream: bool | None = None
     stream_options: msgspec.Raw = msgspec.Raw(b"null")
+    n: _Count | None = None
+    best_of: _Count | None = None
+    max_tokens: _Count | None = None
+    max_completion_tokens: _Count | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    user: str | None = None
+    logprobs: msgspec.Raw = msgspec.Raw(b"null")
+    return_token_ids: bool | None = None
+    resume: msgspec.Raw = msgspec.Raw(b"null")
 
     @property
     def wants_usage(self) -> bool:
         """Whether the client itself asked for a stream's usage."""
         return _asks(self.stream_options)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether an answer that is cut can go on elsewhere exactly as it would have."""
+        odd = (bytes(self.logprobs) in (b"null", b"false"), bytes(self.resume) == b"null")
+        return bool(self.stream) and self.choices == 1 and all(odd) and not self.return_token_ids
+
+    @property
+    def choices(self) -> int:
+        """Answers that are generated for it."""
+        return max(1, self.n or 1, self.best_of or 1)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The most that one answer may have, by the client; None where it does not say."""
+        if self.max_completion_tokens is not None:
+            return self.max_completion_tokens
+        return self.max_tokens
 
 
 def peek(body: bytes) -> Call:
@@ -34,9 +67,12 @@ def peek(body: bytes) -> Call:
 
 def with_model(body: bytes, model: str) -> bytes:
     """The body for a replica that knows the model by another name."""
-    fields = _fields.decode(body)
-    fields["model"] = msgspec.Raw(msgspec.json.encode(model))
-    return msgspec.json.encode(fields)
+    return _with(body, "model", msgspec.json.encode(model))
+
+
+def with_most_tokens(body: bytes, tokens: int) -> bytes:
+    """The body with a bound on its answer: somebody pays for it, and must know how much at most."""
+    return _with(body, "max_tokens", b"%d" % tokens)
 
 
 def with_usage(body: bytes) -> bytes:
@@ -48,6 +84,26 @@ def with_usage(body: bytes) -> bytes:
         return body  # not an object: the replica says so better than we could
     options["include_usage"] = msgspec.Raw(b"true")
     fields["stream_options"] = msgspec.Raw(msgspec.json.encode(options))
+    return msgspec.json.encode(fields)
+
+
+def with_ids(body: bytes, seed: int | None) -> bytes:
+    """The body of a stream that another replica can go on with: token ids told, chance fixed."""
+    fields = _fields.decode(body)
+    fields["return_token_ids"] = msgspec.Raw(b"true")
+    if seed is not None:
+        fields["seed"] = msgspec.Raw(b"%d" % seed)
+    return msgspec.json.encode(fields)
+
+
+def with_resume(body: bytes, ids: list[int]) -> bytes:
+    """The body of a stream that goes on behind these ids."""
+    return _with(body, "resume", msgspec.json.encode({"token_ids": ids}))
+
+
+def _with(body: bytes, field: str, value: bytes) -> bytes:
+    fields = _fields.decode(body)
+    fields[field] = msgspec.Raw(value)
     return msgspec.json.encode(fields)
 
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import MappingProxyType
 
 from ridgeline.errors import SpecError
 from ridgeline.serving.http_guard import Patience
+from ridgeline.serving.policy.price import Price
 from ridgeline.serving.policy.route import RULES
 
-ANY = "*"  # as a replica's model: whatever it serves itself
-_NO_ROUTING: Mapping[str, str] = MappingProxyType({})
+ANY = "*"  # as a model: whatever a replica serves itself; among settings: models not named
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,48 +19,81 @@ class Timeouts:
 
     `connect_s` to accept a connection; `first_byte_s` from sending a request to the first byte of
     its answer (long queues and whole answers need minutes); `idle_s` between two pieces of an
-    answer; `probe_s` for a look at its health.
+    answer; `probe_s` for a look at its health, `first_token_s` for the token that makes it ready.
     """
 
     connect_s: float = 3.0
     first_byte_s: float = 600.0
     idle_s: float = 120.0
     probe_s: float = 2.0
+    first_token_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What the gateway knows of a model that its replicas do not say.
+
+    `rule` routes its requests; `wait_s` and `session_header` are for the rules that need them.
+    `slots` is how many requests at once one replica gets. `max_output_tokens` bounds an
+    answer whose request does not, where somebody pays. `usd_per_hour` is what a replica costs.
+    """
+
+    rule: str = "least-load"
+    wait_s: float = 0.5
+    session_header: str = "x-session-id"
+    slots: int = 256
+    price: Price = field(default_factory=lambda: Price(Decimal(0), Decimal(0), Decimal(0)))
+    max_output_tokens: int = 4096
+    usd_per_hour: Decimal = Decimal(0)
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise SpecError(
+                f"{self.rule!r} is not a routing rule",
+                where="routing.policy",
+                remedy=f"one of: {', '.join(RULES)}",
+            )
+
+
+_DEFAULTS = ModelSettings()
+_NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """One gateway's settings.
+    """One gateway's settings; each of its worker processes gets the same.
 
-    With `api_key`, clients must send it. `routing` names a rule for each model ("*": for those
-    it does not name; without, "least-load"). A request is sent again at most `retries` times,
-    only before the first byte of an answer. Health is looked at every `probe_every_s`, and every
-    `probe_starting_s` while a replica is not ready.
+    With `api_key`, clients must send it or a key of a tenant; without, and where `open`, anybody
+    may ask. `admin_key` may change tenants. `database` is where tenants, limits and the ledger
+    are. A request is sent again at most `retries` times, only before the first byte of an answer.
+    Health is looked at every `probe_every_s`, and every `probe_starting_s` while a replica is not
+    ready. A request for a model of which no replica is ready just now waits at most `hold_s`.
+    `worker` names this process among `workers` that share the address.
     """
 
     host: str = "127.0.0.1"
     port: int = 8000
+    database: str = "sqlite:///:memory:"
     api_key: str | None = None
-    routing: Mapping[str, str] = field(default_factory=lambda: _NO_ROUTING)
+    admin_key: str | None = None
+    open: bool = True
+    models: Mapping[str, ModelSettings] = field(default_factory=lambda: _NO_MODELS)
     timeouts: Timeouts = field(default_factory=Timeouts)
     patience: Patience = field(default_factory=Patience)
     most_body_bytes: int = 16 * 1024 * 1024
     retries: int = 2
     probe_every_s: float = 2.0
     probe_starting_s: float = 0.1
+    hold_s: float = 5.0
+    log_file: str = ""
+    log_prompts: bool = False
+    tracing: str | None = None
+    worker: str = "0"
+    workers: int = 1
 
-    def __post_init__(self) -> None:
-        for model, rule in self.routing.items():
-            if rule not in RULES:
-                raise SpecError(
-                    f"{rule!r} is not a routing rule",
-                    where=f"gateway.routing[{model!r}]",
-                    remedy=f"one of: {', '.join(RULES)}",
-                )
-
-    def rule(self, model: str) -> str:
-        """The name of the rule that routes requests for `model`."""
-        return self.routing.get(model) or self.routing.get(ANY) or "least-load"
+    def model(self, name: str) -> ModelSettings:
+        """The settings of a model; where it has none, those for any."""
+        return self.models.get(name) or self.models.get(ANY) or _DEFAULTS
 
 
 @dataclass(frozen=True, slots=True)

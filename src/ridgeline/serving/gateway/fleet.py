@@ -5,20 +5,30 @@ say and acts. One task for each replica looks at it; requests report what they m
 """
 
 import asyncio
+import random
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from aiohttp import ClientSession
 
 from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.config import ANY, GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.probe import Load, Probe, ProbeError
+from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
 from ridgeline.serving.openai import ApiError, model_not_found
 from ridgeline.serving.policy.health import Health, Sign, judge
-from ridgeline.serving.policy.route import RULES, NoRoute, Replica, Request, State
+from ridgeline.serving.policy.prefill_rate import PeakRate
+from ridgeline.serving.policy.prefix import PrefixIndex
+from ridgeline.serving.policy.route import NoRoute, Replica, Request, Route, Sent, View, route
+from ridgeline.serving.policy.states import State
+from ridgeline.serving.policy.sticky import Saturation
 
+GONE_S = 300  # how long a replica that left may still be asked what it did
+OWN = "ridgeline"  # what a replica says that knows `resume`: our engine, and the fake one
 MODELS_EVERY_S = 30.0  # a ready replica's list of models changes seldom (adapters)
 
 
@@ -48,17 +58,63 @@ class LiveReplica:
         """Its name on this platform."""
         return self.address.id
 
-    def took(self) -> None:
+    def took(self, uncached_tokens: int) -> Sent:
         """A request was sent there; in the same breath as the decision."""
-        self.view.running += 1
         self.requests += 1
         self.idle.clear()
+        return self.view.dispatched(uncached_tokens)
 
-    def gave_back(self) -> None:
+    def gave_back(self, sent: Sent) -> None:
         """A request there has ended, however it did."""
-        self.view.running -= 1
+        sent.finished()
         if not self.view.running:
             self.idle.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What routing has to know of a request. `blocks` are its prompt's."""
+
+    model: str
+    blocks: PromptBlocks
+    input_tokens: int
+    session: str = ""
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """A request on its way to the replica that was chosen; to be closed once it has ended.
+
+    `detail` is the decision with all that it depended on, as JSON.
+    """
+
+    fleet: "Fleet"
+    replica: LiveReplica
+    route: Route
+    sent: Sent
+    detail: bytes
+    began_ns: int
+    alone: bool
+
+    @property
+    def warm_tokens(self) -> int:
+        """What of the prompt is believed to be cached where it went."""
+        return next(
+            (s.warm_tokens for s in self.route.scores if s.replica == self.route.replica), 0
+        )
+
+    def first_token(self, model: str, now_ns: int) -> None:
+        """Its prompt has been computed."""
+        if self.sent.is_decoding:
+            return
+        self.sent.prefilled()
+        if self.alone:
+            self.fleet.prefilled(model, self.sent.uncached_tokens, now_ns - self.began_ns)
+
+    def close(self) -> None:
+        """It has ended there, however it did."""
+        self.replica.gave_back(self.sent)
+        self.fleet.freed(self.replica)
 
 
 class Fleet:
@@ -70,6 +126,14 @@ class Fleet:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._session: ClientSession | None = None
         self._last: dict[str, str] = {}  # for each model, who got the last request
+        self._index = PrefixIndex()
+        self._peaks: dict[str, PeakRate] = {}
+        self._appeared: dict[str, asyncio.Event] = {}  # for each model, that somebody is ready
+        #: Called with a model whose free slots have changed.
+        self.on_change: Callable[[str], None] = lambda _: None
+        #: Called with what a replica does: its id, state, requests there, and the time (Unix, ns).
+        self.on_doing: Callable[[str, State, int, int], None] = lambda *_: None
+        self._gone: list[tuple[int, ReplicaAddress]] = []
 
     @property
     def replicas(self) -> list[LiveReplica]:
@@ -119,8 +183,13 @@ class Fleet:
         self._judge(replica, Sign.DRAIN)
         with suppress(TimeoutError):
             await asyncio.wait_for(replica.idle.wait(), grace_s)
+        if replica.idle.is_set():
+            self._judge(replica, Sign.EMPTIED)
+        self._judge(replica, Sign.STOP)
         if self._replicas.get(name) is replica:
             del self._replicas[name]
+            self._gone = [*self._gone[-63:], (time.monotonic_ns(), replica.address)]
+            self._index.remove(name)
             watch = self._watches.pop(name, None)
             if watch is not None:
                 watch.cancel()
@@ -148,25 +217,117 @@ class Fleet:
         """Whether any replica serves the model, in whatever state it is."""
         return any(model in (one.view.models or ()) for one in self._replicas.values())
 
-    def choose(self, model: str, tried: frozenset[str]) -> LiveReplica | None:
+    def slots(self, model: str) -> int:
+        """Requests for a model that this worker may have under way at once: its share of all."""
+        ready = sum(
+            one.view.state is State.READY and model in (one.view.models or ())
+            for one in self._replicas.values()
+        )
+        return ready * max(1, -(-self._config.model(model).slots // self._config.workers))
+
+    async def until_served(self, model: str, within_s: float) -> None:
+        """Wait until a replica is ready for a model that somebody serves, but nobody now.
+
+        So a rolling update does not fail requests. Raises ApiError 503 where it takes too long.
+        """
+        if self.slots(model) or not self.knows(model):
+            return
+        appeared = self._appeared.setdefault(model, asyncio.Event())
+        appeared.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(appeared.wait(), within_s)
+
+    def warm_tokens(self, wanted: Wanted) -> dict[str, int]:
+        """How many tokens of the prompt each replica is believed to have cached."""
+        blocks = wanted.blocks
+        return self._index.warm_tokens(blocks.hashes, wanted.input_tokens, blocks.length)
+
+    def goes_on(self, model: str) -> bool:
+        """Whether a stream that is cut can go on: at least two replicas know how."""
+        able = (
+            one
+            for one in self._replicas.values()
+            if one.view.state is State.READY and one.entries.get(model, {}).get("owned_by") == OWN
+        )
+        return next(able, None) is not None and next(able, None) is not None
+
+    @property
+    def may_come(self) -> bool:
+        """Whether somebody starts who has not said yet what it serves."""
+        starting = (State.STARTING, State.LOADING)
+        return any(
+            one.view.models is None and one.view.state in starting
+            for one in self._replicas.values()
+        )
+
+    def choose(self, wanted: Wanted, tried: frozenset[str]) -> Dispatch | None:
         """The replica for a request, already counted there; None where all had their chance.
 
         Raises ApiError 404 where nobody serves the model, 503 where nobody does now.
         """
-        rule = RULES[self._config.rule(model)]
-        views = [replica.view for replica in self._replicas.values()]
-        answer = rule(Request(model, tried), views, self._last.get(model, ""), time.monotonic_ns())
+        model, now_ns = wanted.model, time.monotonic_ns()
+        view = View(
+            self._config.model(model).rule,
+            Request(
+                model,
+                tried,
+                wanted.input_tokens,
+                self.warm_tokens(wanted),
+                wanted.session,
+                chance=random.getrandbits(64),
+            ),
+            [replica.view for replica in self._replicas.values()],
+            self._last.get(model, ""),
+            now_ns,
+            self._saturation(model),
+        )
+        answer = route(view)
         if isinstance(answer, NoRoute):
             self._refuse(model, answer)
             return None
+        detail = msgspec.json.encode({"view": view, "route": answer})
         self._last[model] = answer.replica
         chosen = self._replicas[answer.replica]
-        chosen.took()
-        return chosen
+        alone = not chosen.view.running
+        self._index.record(chosen.id, wanted.blocks.hashes)
+        sent = chosen.took(answer.uncached_tokens)
+        self.does(chosen)
+        return Dispatch(self, chosen, answer, sent, detail, now_ns, alone)
+
+    def prefilled(self, model: str, tokens: int, took_ns: int) -> None:
+        """A prompt that had its replica for itself took so long to its first token."""
+        self._peaks[model] = self._peaks.get(model, PeakRate()).saw(tokens, took_ns)
+
+    def addresses(self, model: str) -> list[ReplicaAddress]:
+        """Where the model is served, or was served in the last minutes."""
+        since_ns = time.monotonic_ns() - GONE_S * 1_000_000_000
+        gone = [address for at_ns, address in self._gone if at_ns >= since_ns]
+        there = [
+            one.address for one in self._replicas.values() if model in (one.view.models or (model,))
+        ]
+        known = {address.id for address in there}
+        return there + [one for one in gone if one.model in (model, ANY) and one.id not in known]
+
+    def freed(self, replica: LiveReplica) -> None:
+        """A request has left a replica."""
+        self.does(replica)
+        for model in replica.view.models or ():
+            self.on_change(model)
+
+    def does(self, replica: LiveReplica) -> None:
+        """Its minutes are written down: busy, idle, loading or draining."""
+        view = replica.view
+        self.on_doing(replica.id, view.state, view.running + view.others, time.time_ns())
+
+    def _saturation(self, model: str) -> Saturation:
+        """How much more prefill a warm replica may have than a cold one: this worker's share."""
+        wait_s, peak = self._config.model(model).wait_s, self._peaks.get(model, PeakRate())
+        source = f"{peak.source} for {wait_s:g} s, of {self._config.workers} workers"
+        return Saturation(peak.tokens_per_s * wait_s / self._config.workers, source)
 
     def saw(self, replica: LiveReplica, sign: Sign) -> None:
         """A request met this on its way."""
-        if sign is Sign.REFUSED:
+        if sign in (Sign.REFUSED, Sign.FAILED):
             replica.failures += 1
         self._judge(replica, sign)
 
@@ -174,20 +335,32 @@ class Fleet:
         if answer.kind == "unknown":
             raise model_not_found(model, [entry["id"] for entry in self.models()])
         if answer.kind == "unready":
-            raise ApiError(
-                503,
-                f"The model `{model}` is not ready: {answer.reason}.",
-                code="model_not_ready",
-                headers={"Retry-After": str(max(1, round(self._config.probe_every_s)))},
-            )
+            raise self.unready(model, answer.reason)
+
+    def unready(self, model: str, reason: str) -> ApiError:
+        """The 503 for a model that nobody can serve just now."""
+        return ApiError(
+            503,
+            f"The model `{model}` is not ready: {reason}.",
+            code="model_not_ready",
+            headers={"Retry-After": str(max(1, round(self._config.probe_every_s)))},
+        )
 
     def _judge(self, replica: LiveReplica, sign: Sign) -> None:
         replica.health = judge(replica.health, sign)
-        replica.view.state = replica.health.state
-        if replica.view.state is State.READY:
-            replica.ready.set()
-        else:
+        before, replica.view.state = replica.view.state, replica.health.state
+        self.does(replica)
+        if replica.view.state is before:
+            return
+        if replica.view.state is not State.READY:
             replica.ready.clear()
+            return
+        replica.ready.set()
+        self._index.remove(replica.id)  # what it had in its cache, it has no more
+        for model in replica.view.models or ():
+            if model in self._appeared:
+                self._appeared[model].set()
+            self.on_change(model)
 
     def _watch(self, replica: LiveReplica) -> None:
         assert self._session is not None, "watched only once started"
@@ -205,7 +378,9 @@ class Fleet:
             if sign is Sign.READY and (stale or not was_ready):
                 sign = await self._learn_models(replica, probe)
                 models_ns = time.monotonic_ns()
-            if sign is Sign.READY:
+            if sign is Sign.READY and not was_ready:
+                sign = await self._first_token(replica, probe)
+            if sign in (Sign.READY, Sign.FIRST_TOKEN):
                 await self._learn_load(replica, probe)
             self._judge(replica, sign)
             ready = replica.view.state is State.READY
@@ -236,7 +411,15 @@ class Fleet:
             for name, theirs in replica.names.items()
         }
         replica.view.models = frozenset(replica.names)
+        replica.view.slots = self._config.model(next(iter(sorted(replica.names)), ANY)).slots
         return Sign.READY
+
+    async def _first_token(self, replica: LiveReplica, probe: Probe) -> Sign:
+        """Whether it really answers; a health page alone has said so too early before."""
+        name = next(iter(replica.names.values()), "")
+        problem = await probe.first_token(name, self._config.timeouts.first_token_s)
+        replica.note = problem
+        return Sign.READY if problem else Sign.FIRST_TOKEN
 
     async def _learn_load(self, replica: LiveReplica, probe: Probe) -> None:
         """How full it is. Our own requests are in its numbers, so only the rest is others'."""
@@ -244,4 +427,5 @@ class Fleet:
         replica.load = load = await probe.load()
         ours = max(running_before, replica.view.running)  # both ends of the look: never too many
         replica.view.others = max(0, (load.running or 0) + (load.waiting or 0) - ours)
+        replica.view.kv_usage = load.kv_usage
         replica.view.reported_ns = time.monotonic_ns()

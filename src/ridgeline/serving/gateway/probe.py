@@ -5,6 +5,7 @@ SGLang, llama.cpp), then `/v1/models`. Called by `fleet`, which decides what the
 """
 
 import json
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,14 @@ from ridgeline.serving.policy.health import Sign
 
 _PATHS = ("/ready", "/health", "/v1/models")
 _NO_SUCH_PATH = {404, 405, 501}
+#: The least that can be asked of each kind of server, in the order in which they are met.
+_SMALLEST: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": "1", "max_tokens": 1, "temperature": 0},
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "1"}], "max_tokens": 1},
+    "/v1/embeddings": {"input": "1"},
+}
+#: Statuses by which a server says that it does not do this kind of thing at all.
+_OTHER_KIND = {400, 404, 405, 422, 501}
 _MOST_BYTES = 4 * 1024 * 1024
 
 # What engines call the same thing; names have changed before and broke routers that knew one.
@@ -89,6 +98,33 @@ class Probe:
         except (ClientError, OSError, ProbeError):
             return Load()
         return parse_load(body.decode(errors="replace")) if status == 200 else Load()
+
+    async def first_token(self, model: str, within_s: float) -> str:
+        """Ask for one token, as a client would; why there is none, or nothing where there is.
+
+        Health pages answer before models do. A server of embeddings is asked for one of those.
+        """
+        problem = ""
+        for path, body in _SMALLEST.items():
+            try:
+                async with self._session.post(
+                    self._root + path,
+                    json={"model": model, **body},
+                    headers={**self._headers, "X-Request-Id": f"probe-{uuid.uuid4().hex}"},
+                    timeout=ClientTimeout(total=within_s),
+                    allow_redirects=False,
+                ) as answer:
+                    await _bounded(answer, _MOST_BYTES)
+            except TimeoutError:
+                return f"gave no token within {within_s:g} s"
+            except (ClientError, OSError, ProbeError) as error:
+                return f"gave no token: {error!r}"
+            if answer.status == 200:
+                return ""
+            problem = problem or f"answers a request with status {answer.status}"
+            if answer.status not in _OTHER_KIND:
+                break
+        return problem
 
     async def _get(self, path: str, *, most_bytes: int) -> tuple[int, bytes]:
         async with self._session.get(

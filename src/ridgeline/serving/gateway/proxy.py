@@ -1,26 +1,34 @@
-"""A request on its way: read, routed, sent, sent again where that is safe, and answered.
+"""A request on its way: let in, routed, sent, sent again where that is safe, and answered.
 
-Called by `app` for the two generating endpoints. The order of what is written down is the law
+Called by `routes` for the endpoints that generate. The order of what is written down is the law
 here: a request is counted at its replica before anything is awaited, and counted off again
-however it ends.
+however it ends. What it used is settled by `admission`, whatever happened.
 """
 
 import asyncio
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 from aiohttp import web
 
-from ridgeline.serving.gateway.calls import Call, peek, with_model, with_usage
+from ridgeline.serving.gateway.admission import Admission, Admitted
+from ridgeline.serving.gateway.callers import Caller
+from ridgeline.serving.gateway.calls import peek, with_model, with_resume, with_usage
 from ridgeline.serving.gateway.config import GatewayConfig
-from ridgeline.serving.gateway.fleet import Fleet, LiveReplica
+from ridgeline.serving.gateway.dialects import DIALECTS, Dialect, Translation
+from ridgeline.serving.gateway.fleet import Dispatch, Fleet, Wanted
+from ridgeline.serving.gateway.logs import RequestLog
 from ridgeline.serving.gateway.metrics import Metrics
+from ridgeline.serving.gateway.prompt_blocks import prompt_blocks
 from ridgeline.serving.gateway.record import CANCELLED, Exchange, Record
-from ridgeline.serving.gateway.sse import EventStream, TooLongEventError, usage_of
+from ridgeline.serving.gateway.relay import CutError, Relay
+from ridgeline.serving.gateway.sse import EventStream, usage_of
+from ridgeline.serving.gateway.tracing import Trace, Tracing
 from ridgeline.serving.gateway.upstream import (
     Answer,
     BrokenError,
@@ -30,13 +38,34 @@ from ridgeline.serving.gateway.upstream import (
 )
 from ridgeline.serving.http_guard import error_response, read_body
 from ridgeline.serving.openai import ApiError
+from ridgeline.serving.policy.failures import Outcome, RetryBudget, of_status
 from ridgeline.serving.policy.health import Sign
-from ridgeline.serving.policy.route import RetryBudget
 
 Response = TypeVar("Response", bound=web.StreamResponse)
 
-_GOOD_ID = re.compile(r"[\x21-\x7e]{1,128}")  # a request id that we take over
+#: Where `routes` puts who asks.
+CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
+
+_GOOD_ID = re.compile(r"[\x21-\x7e]{1,128}")  # a client's own id that we keep beside ours
 _NO_STREAM_OPTIONS = re.compile(rb"stream_options|include_usage")
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request as it came: who asks, and in which API; `dialect` is None for OpenAI's own."""
+
+    request: web.Request
+    caller: Caller
+    dialect: Dialect | None
+    translation: Translation | None
+    exchange: Exchange
+    trace: Trace
+    relay: Relay | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the client sent along."""
+        return self.request.headers
 
 
 @dataclass(slots=True)
@@ -46,19 +75,27 @@ class Proxy:
     config: GatewayConfig
     fleet: Fleet
     upstream: Upstream
+    admission: Admission
     record: Record
     metrics: Metrics
+    log: RequestLog
+    tracing: Tracing
     budget: RetryBudget
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """From the request to the end of its answer, whatever happens."""
-        exchange = Exchange(request_id(request), request.path, time.monotonic_ns(), time.time())
+        exchange = Exchange(
+            new_id(), request.path, time.monotonic_ns(), time.time(), client_id=client_id(request)
+        )
+        trace = self.tracing.begin(request.headers, exchange.started_unix_s)
+        dialect = DIALECTS.get(request.path)
+        asked = Asked(request, request[CALLER], dialect, None, exchange, trace)
         self.record.in_flight += 1
         try:
-            return await self._answer(request, exchange)
+            return await self._answer(asked)
         except ApiError as error:
             exchange.failed(int(error.status), error.message)
-            return with_id(error_response(error), exchange)
+            return with_id(_refusal(error, dialect), exchange)
         except (asyncio.CancelledError, ConnectionError):
             if not exchange.ended_ns:
                 exchange.failed(CANCELLED, "the client left")
@@ -68,47 +105,110 @@ class Proxy:
             self.record.in_flight -= 1
             self.record.finished(exchange)
             self.metrics.finished(exchange)
+            trace.finished(exchange)
+            self.log.finished(exchange)
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
-        """What generates nothing (/tokenize) goes the same way, but is no request in the record."""
-        exchange = Exchange(request_id(request), request.path, time.monotonic_ns(), time.time())
+        """What generates nothing (/tokenize): routed, but neither counted, charged nor queued."""
+        exchange = Exchange(
+            new_id(), request.path, time.monotonic_ns(), time.time(), client_id=client_id(request)
+        )
+        dialect = DIALECTS.get(request.path)
+        trace = self.tracing.begin({}, exchange.started_unix_s)
+        asked = Asked(request, request[CALLER], dialect, None, exchange, trace)
         try:
-            return await self._answer(request, exchange)
+            path, body = await self._read(asked)
+            model = peek(body).model
+            self.admission.must_serve(asked.caller, model)
+            wanted = Wanted(model, prompt_blocks(body, model, asked.caller.tenant), 1)
+            return await self._attempts(asked, path, body, wanted, streams=False, hides=False)
         except ApiError as error:
-            return with_id(error_response(error), exchange)
+            return with_id(_refusal(error, dialect), exchange)
 
-    async def _answer(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        body = await read_body(request, self.config.most_body_bytes, self.config.patience.body_s)
-        call = peek(body)
-        exchange.stream = bool(call.stream)
-        exchange.model = call.model if self.fleet.knows(call.model) else ""
+    async def _answer(self, asked: Asked) -> web.StreamResponse:
+        path, body = await self._read(asked)
+        exchange = asked.exchange
+        admitted = await self.admission.admit(exchange, asked.caller, path, body, asked.headers)
+        try:
+            return await self._attempts(
+                asked,
+                path,
+                admitted.body,
+                admitted.wanted,
+                streams=bool(admitted.call.stream),
+                hides=not admitted.call.wants_usage,
+                admitted=admitted,
+            )
+        except ApiError as error:
+            exchange.failed(int(error.status), error.message)
+            raise
+        except (asyncio.CancelledError, ConnectionError):
+            if not exchange.ended_ns:
+                exchange.failed(CANCELLED, "the client left")
+            raise
+        finally:
+            self.admission.ended(exchange, admitted)
+
+    async def _read(self, asked: Asked) -> tuple[str, bytes]:
+        """The path and body for a replica; another API's request is translated."""
+        body = await read_body(
+            asked.request, self.config.most_body_bytes, self.config.patience.body_s
+        )
+        if asked.dialect is None:
+            return asked.request.path_qs, body
+        exchange = asked.exchange
+        asked.translation = asked.dialect.request(
+            body, request_id=exchange.id, now_s=exchange.started_unix_s
+        )
+        return asked.translation.path, asked.translation.body
+
+    async def _attempts(
+        self,
+        asked: Asked,
+        path: str,
+        body: bytes,
+        wanted: Wanted,
+        *,
+        streams: bool,
+        hides: bool,
+        admitted: Admitted | None = None,
+    ) -> web.StreamResponse:
+        """One replica after the other until one answers, as often as that is allowed."""
+        exchange = asked.exchange
         self.budget = self.budget.earn()
         tried: frozenset[str] = frozenset()
-        failure: RetryableError | BusyError | None = None
-        while (replica := self._next(call.model, tried, exchange, failure)) is not None:
+        failure: RetryableError | BusyError | CutError | None = None
+        while (dispatch := self._next(wanted, tried, exchange, failure)) is not None:
+            attempt = Attempt(self, asked, dispatch, wanted.model, admitted, streams and hides)
             try:
-                return await self._attempt(request, body, call, replica, exchange)
+                return await attempt.run(path, body)
+            except CutError as error:
+                self.fleet.saw(dispatch.replica, Sign.REFUSED)
+                tried |= {dispatch.replica.id}
+                failure = error
             except RetryableError as error:
                 # A kept connection may just have been old: its replica gets a second chance.
                 if failure is not None or not error.stale:
-                    self.fleet.saw(replica, Sign.REFUSED)
-                    tried |= {replica.id}
+                    self.fleet.saw(dispatch.replica, Sign.REFUSED)
+                    tried |= {dispatch.replica.id}
                 failure = error
             except BusyError as error:
-                tried |= {replica.id}
+                tried |= {dispatch.replica.id}
                 failure = error
             finally:
-                replica.gave_back()
+                dispatch.close()
         assert failure is not None, "where nobody could be chosen at first, `choose` has raised"
+        if asked.relay is not None:
+            return await asked.relay.give_up(failure)
         return _last_word(failure, exchange)
 
     def _next(
         self,
-        model: str,
+        wanted: Wanted,
         tried: frozenset[str],
         exchange: Exchange,
-        failure: "RetryableError | BusyError | None",
-    ) -> LiveReplica | None:
+        failure: "RetryableError | BusyError | CutError | None",
+    ) -> Dispatch | None:
         """Who is asked now, already counted there; None where it must end with the failure."""
         left = self.budget
         if failure is not None:
@@ -116,126 +216,131 @@ class Proxy:
             if after is None or exchange.retries >= self.config.retries:
                 return None
             left = after
-        replica = self.fleet.choose(model, tried)
-        if replica is not None:
-            exchange.replica = replica.id
+        try:
+            dispatch = self.fleet.choose(wanted, tried)
+        except ApiError:
+            if failure is None:
+                raise
+            return None  # nobody is left: what happened before is the answer
+        if dispatch is not None:
+            exchange.routed(dispatch.replica.id, dispatch.route.reason, dispatch.detail)
+            exchange.warm_tokens = dispatch.warm_tokens
             exchange.retries += failure is not None
+            exchange.rule = self.config.model(wanted.model).rule
+            self.metrics.routed(wanted.model, exchange.rule, exchange.warm_tokens)
             self.budget = left
-        return replica
+        return dispatch
 
-    async def _attempt(
-        self,
-        request: web.Request,
-        body: bytes,
-        call: Call,
-        replica: LiveReplica,
-        exchange: Exchange,
-    ) -> web.StreamResponse:
-        """Ask one replica. Raises RetryableError or BusyError where another may still be asked."""
-        theirs = replica.names.get(call.model, call.model)
-        if theirs != call.model:
+
+@dataclass(slots=True)
+class Attempt:
+    """One replica is asked. `hides` keeps usage back that only we have asked for."""
+
+    proxy: Proxy
+    asked: Asked
+    dispatch: Dispatch
+    model: str
+    admitted: Admitted | None
+    hides: bool
+
+    async def run(self, path: str, body: bytes) -> web.StreamResponse:
+        """The answer. Raises RetryableError, BusyError or CutError: another may still be asked."""
+        if self.asked.relay is not None:
+            body = with_resume(body, self.asked.relay.events.ids)
+        replica, exchange = self.dispatch.replica, self.asked.exchange
+        theirs = replica.names.get(self.model, self.model)
+        if theirs != self.model:
             body = with_model(body, theirs)
-        headers = sent_headers(request.headers, replica, exchange.id)
-        asks = bool(call.stream) and not call.wants_usage and replica.takes_usage_option
-        path = request.path_qs
-        answer = await self.upstream.send(
-            replica, path, with_usage(body) if asks else body, headers
-        )
+        attempt_id = exchange.attempt_id()
+        if self.admitted is not None:
+            self.proxy.admission.ledger.dispatched(exchange.id, replica.id, attempt_id)
+        headers = sent_headers(self.asked.headers, replica, attempt_id)
+        self.asked.trace.pass_on(headers)
+        asks = self.hides and replica.takes_usage_option
+        upstream = self.proxy.upstream
+        exchange.sent_ns = time.monotonic_ns()
+        answer = await self._send(path, with_usage(body) if asks else body, headers)
         try:
             if asks and answer.status in (400, 422):
                 refusal = await answer.whole()
                 if not _NO_STREAM_OPTIONS.search(refusal):
-                    return self._whole(answer, refusal, exchange)
+                    return self._whole(answer, refusal)
                 answer.close()
-                answer = await self.upstream.send(replica, path, body, headers)
+                answer = await upstream.send(replica, path, body, headers)
                 # Only where the same request is taken without it was the option at fault.
                 replica.takes_usage_option = answer.status >= 400
-            self.fleet.saw(replica, Sign.ANSWERED)
-            if answer.is_event_stream:
-                return await self._stream(request, answer, exchange, hide_usage=asks)
-            return self._whole(answer, await answer.whole(), exchange)
+            return await self._pass_on(answer, asks=asks)
         finally:
             answer.close()
 
-    def _whole(self, answer: Answer, body: bytes, exchange: Exchange) -> web.Response:
-        """An answer that came in one piece, passed on as it is. Raises BusyError on a 503."""
-        response = web.Response(status=answer.status, body=body, headers=answer.headers())
-        if answer.status >= 400:
-            exchange.failed(answer.status, _message(body))
-        else:
+    async def _send(self, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        exchange = self.asked.exchange
+        try:
+            answer = await self.proxy.upstream.send(self.dispatch.replica, path, body, headers)
+        except RetryableError as error:
+            exchange.reached |= error.stale  # it may have taken the request before it closed
+            raise
+        except BrokenError:
+            exchange.reached = True
+            raise
+        exchange.reached = True
+        return answer
+
+    async def _pass_on(self, answer: Answer, *, asks: bool) -> web.StreamResponse:
+        judgement = of_status(answer.status)
+        if judgement.sign is not None:
+            self.proxy.fleet.saw(self.dispatch.replica, judgement.sign)
+        if answer.is_event_stream and answer.status < 400:
+            if self.asked.relay is not None:
+                return await self.asked.relay.go_on(self.dispatch, answer)
+            self.asked.relay = relay = self._relay(asks=asks)
+            return await relay.run(self.asked.request, answer, with_id)
+        if self.asked.relay is not None:  # it was asked to go on, and says no
+            refusal = message_of(await answer.whole())
+            raise RetryableError(
+                f"replica {answer.replica.id} cannot go on: {refusal}", stale=False
+            )
+        return self._whole(answer, await answer.whole())
+
+    def _relay(self, *, asks: bool) -> Relay:
+        asked, admitted = self.asked, self.admitted
+        return Relay(
+            self.proxy.record,
+            self.proxy.metrics,
+            asked.exchange,
+            self.dispatch,
+            admitted,
+            asked.translation.stream() if asked.translation is not None else None,
+            EventStream(asks, hide_ids=admitted is not None and admitted.goes_on),
+        )
+
+    def _whole(self, answer: Answer, body: bytes) -> web.Response:
+        """An answer that came in one piece, passed on as it is.
+
+        Raises BusyError where the replica is at fault or too busy: another may do better.
+        """
+        exchange, asked = self.asked.exchange, self.asked
+        exchange.complete = True
+        headers = answer.headers()
+        judgement = of_status(answer.status)
+        if judgement.outcome is Outcome.ANSWERED:
             exchange.answered(answer.status)
             exchange.usage = usage_of(body)
-        with_id(response, exchange)
-        if answer.status == 503:
+            if asked.translation is not None:
+                body = asked.translation.whole(body)
+        else:
+            exchange.failed(answer.status, message_of(body))
+            if asked.dialect is not None:
+                body = asked.dialect.refusal(answer.status, body)
+        self.dispatch.first_token(self.model, 0)
+        response = with_id(web.Response(status=answer.status, body=body, headers=headers), exchange)
+        if judgement.may_retry:
             raise BusyError(response)
         return response
 
-    async def _stream(
-        self, request: web.Request, answer: Answer, exchange: Exchange, *, hide_usage: bool
-    ) -> web.StreamResponse:
-        """An event stream, passed on as it comes. It ends with [DONE] or an error event."""
-        piece = await answer.piece()
-        if not piece:
-            raise RetryableError(f"replica {answer.replica.id} sent an empty stream", stale=False)
-        events = EventStream(hide_usage)
-        response = web.StreamResponse(status=answer.status, headers=answer.headers())
-        exchange.answered(answer.status)
-        await with_id(response, exchange).prepare(request)
-        problem = await self._relay(piece, events, answer, response, exchange)
-        exchange.usage = events.usage
-        if events.error:
-            exchange.failed(502, _message(events.error))
-        if problem is not None:
-            exchange.failed(int(problem.status), problem.message)
-            await response.write(b"data: " + msgspec.json.encode(problem.body()) + b"\n\n")
-        await response.write_eof()
-        exchange.ended_ns = time.monotonic_ns()  # a client that leaves from here on has it all
-        if events.ended:
-            await answer.drain()
-        return response
-
-    async def _relay(
-        self,
-        piece: bytes,
-        events: EventStream,
-        answer: Answer,
-        response: web.StreamResponse,
-        exchange: Exchange,
-    ) -> ApiError | None:
-        """Pass on piece after piece; what the client must be told where the end is missing."""
-        try:
-            while piece and not events.ended:
-                passed = self._read(piece, events, exchange)
-                if passed:
-                    await response.write(passed)  # waits while the client does not read
-                if not events.ended:
-                    piece = await answer.piece()
-        except BrokenError as broken:
-            return broken
-        except TooLongEventError as error:
-            return BrokenError(502, f"replica {answer.replica.id} sent {error}")
-        finally:
-            exchange.usage = events.usage  # also where the client leaves
-        if events.ended:
-            return None
-        return BrokenError(502, f"replica {answer.replica.id} ended its answer too early")
-
-    def _read(self, piece: bytes, events: EventStream, exchange: Exchange) -> bytes:
-        """The events of a piece, counted on their way."""
-        before = events.contents
-        passed = events.feed(piece)
-        new = events.contents - before
-        if new:
-            now_ns = time.monotonic_ns()
-            self.record.streamed(new, now_ns)
-            gap_ns = exchange.said(new, now_ns)
-            if gap_ns:
-                self.metrics.gap(exchange.model, gap_ns)
-        return passed
-
 
 class BusyError(Exception):
-    """A replica answered 503: somebody else may take the request, else this is the answer."""
+    """A replica would not, or could not: somebody else may, else this is the answer."""
 
     def __init__(self, answer: web.Response) -> None:
         super().__init__("busy")
@@ -252,27 +357,29 @@ class _Failure(msgspec.Struct):
     detail: str = ""
 
 
-def request_id(request: web.Request) -> str:
-    """The client's own id where it is printable and short, else a new one."""
-    given = request.headers.get("X-Request-Id", "")
-    return given if _GOOD_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
+def new_id() -> str:
+    """A request's id: ours alone, so that it can be charged once."""
+    return f"req-{uuid.uuid4().hex}"
+
+
+def client_id(request: web.Request) -> str:
+    """The client's own id, where it is printable and short, to find its request by."""
+    headers = request.headers
+    given = headers.get("X-Client-Request-Id") or headers.get("X-Request-Id") or ""
+    return given if _GOOD_ID.fullmatch(given) else ""
 
 
 def with_id(response: Response, exchange: Exchange) -> Response:
     """The response, saying which request it answers and who answered."""
     response.headers["X-Request-Id"] = exchange.id
+    if exchange.client_id:
+        response.headers["X-Client-Request-Id"] = exchange.client_id
     if exchange.replica:
         response.headers["X-Ridgeline-Replica"] = exchange.replica
     return response
 
 
-def _last_word(failure: RetryableError | BusyError, exchange: Exchange) -> web.Response:
-    if isinstance(failure, BusyError):
-        return with_id(failure.answer, exchange)
-    raise BrokenError(502, str(failure)) from failure
-
-
-def _message(body: bytes) -> str:
+def message_of(body: bytes) -> str:
     """What an error body says, for our record only: the client gets it untouched."""
     try:
         failure = msgspec.json.decode(body, type=_Failure)
@@ -280,3 +387,18 @@ def _message(body: bytes) -> str:
         return body[:300].decode(errors="replace")
     error = failure.error.message if isinstance(failure.error, _Error) else failure.error
     return error or failure.message or failure.detail or "no message"
+
+
+def _refusal(error: ApiError, dialect: Dialect | None) -> web.Response:
+    """An error of ours, in the shape of the API that was asked."""
+    if dialect is None:
+        return error_response(error)
+    status, body = dialect.error(error)
+    headers = dict(error.headers)
+    return web.Response(status=status, body=body, headers=headers, content_type="application/json")
+
+
+def _last_word(failure: RetryableError | BusyError | CutError, exchange: Exchange) -> web.Response:
+    if isinstance(failure, BusyError):
+        return with_id(failure.answer, exchange)
+    raise BrokenError(502, str(failure)) from failure

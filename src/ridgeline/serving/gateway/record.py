@@ -8,7 +8,10 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
+
+import msgspec
 
 from ridgeline.serving.gateway.sse import Usage
 
@@ -22,8 +25,12 @@ class Exchange:
     """One request and its answer, as it goes.
 
     `model` is empty until a replica was found for it, so that names which clients make up never
-    become labels. `contents` counts events with text; `usage` is the replica's own
-    count. `ended_ns` is 0 until the answer's end was sent.
+    become labels; so is `tenant` until its key was believed. `contents` counts events with text;
+    `usage` is the replica's own count. `reached` says that some replica may have taken it,
+    `complete` that an answer came to its end.
+    `ended_ns` is 0 until the answer's end was sent, and so are
+    the other times until what they name has happened. `reasons` has what each policy decided, by
+    its name; `warm_tokens` of the prompt were believed to be in the chosen replica's cache.
     """
 
     id: str
@@ -40,7 +47,23 @@ class Exchange:
     first_ns: int = 0
     last_ns: int = 0
     ended_ns: int = 0
+    reached: bool = False
+    complete: bool = False
+    decisions: list[bytes] = field(default_factory=list)
     usage: Usage | None = None
+    client_id: str = ""
+    tenant: str = ""
+    key_id: str = ""
+    priority_class: str = ""
+    rule: str = ""
+    reasons: dict[str, str] = field(default_factory=dict)
+    warm_tokens: int = 0
+    resumed: int = 0
+    usd: Decimal = Decimal(0)
+    basis: str = ""
+    admitted_ns: int = 0
+    dequeued_ns: int = 0
+    sent_ns: int = 0
 
     def said(self, contents: int, now_ns: int) -> int:
         """New events with text arrived; gives the nanoseconds since those before (0: the first)."""
@@ -49,6 +72,39 @@ class Exchange:
         self.last_ns = now_ns
         self.contents += contents
         return gap_ns
+
+    def routed(self, replica: str, reason: str, decision: bytes) -> None:
+        """A replica was chosen; `decision` is the view and the route, as JSON."""
+        self.replica = replica
+        self.reasons["route"] = reason
+        self.decisions.append(decision)
+
+    def attempt_id(self) -> str:
+        """What the latest attempt is called at its replica; each has its own."""
+        attempts = len(self.decisions)
+        return self.id if attempts < 2 else f"{self.id}~{attempts}"
+
+    def why(self) -> bytes:
+        """All that was decided for it, as JSON, for `ridgeline why`."""
+        told = msgspec.json.encode(
+            {
+                "model": self.model,
+                "endpoint": self.endpoint,
+                "client_id": self.client_id,
+                "class": self.priority_class,
+                "rule": self.rule,
+                "reasons": self.reasons,
+                "warm_tokens": self.warm_tokens,
+                "retries": self.retries,
+                "resumed": self.resumed,
+                "replica": self.replica,
+                "status": self.status,
+                "error": self.error[:300],
+                "basis": self.basis,
+                "split_s": self.split_s(),
+            }
+        )
+        return told[:-1] + b',"decisions":[' + b",".join(self.decisions) + b"]}"
 
     def answered(self, status: int) -> None:
         """An answer has begun; what earlier attempts met is past."""
@@ -62,6 +118,17 @@ class Exchange:
     def output_tokens(self) -> int:
         """By the replica's count; of an answer cut short, by the events that carried text."""
         return self.usage.completion_tokens if self.usage else self.contents
+
+    @property
+    def prompt_tokens(self) -> int:
+        """By the replica's count; 0 where it gave none."""
+        return self.usage.prompt_tokens if self.usage else 0
+
+    @property
+    def cached_tokens(self) -> int:
+        """Of the prompt, what the replica found in its cache; 0 where it does not say."""
+        details = self.usage.prompt_tokens_details if self.usage else None
+        return (details.cached_tokens or 0) if details else 0
 
     @property
     def ttft_s(self) -> float | None:
@@ -80,6 +147,33 @@ class Exchange:
     def e2e_s(self) -> float:
         """From the request to the end of its answer."""
         return (self.ended_ns - self.started_ns) / 1e9
+
+    def split_s(self) -> dict[str, float]:
+        """Where its time went, as far as it came: the parts add up to `e2e_s`.
+
+        A whole answer has no first token that we see, so its `answer` is prefill and decode in one.
+        """
+        last: tuple[tuple[str, int], ...]
+        if self.first_ns:
+            last = (
+                ("prefill", self.first_ns),
+                ("decode", self.last_ns),
+                ("network", self.ended_ns),
+            )
+        else:
+            last = (("answer" if self.sent_ns else "rest", self.ended_ns),)
+        split, since_ns = {}, self.started_ns
+        before = (
+            ("admission", self.admitted_ns),
+            ("queue", self.dequeued_ns),
+            ("route", self.sent_ns),
+        )
+        for part, until_ns in (*before, *last):
+            if until_ns:
+                until_ns = max(until_ns, since_ns)  # a resumed stream was sent after its first text
+                split[part] = (until_ns - since_ns) / 1e9
+                since_ns = until_ns
+        return split
 
 
 @dataclass(slots=True)
@@ -159,6 +253,16 @@ class Record:
             "ttft": percentiles([s.ttft_s for s in samples if s.ttft_s is not None]),
             "tpot": percentiles([s.tpot_s for s in samples if s.tpot_s is not None]),
             "e2e": percentiles([s.e2e_s for s in samples]),
+        }
+
+    def samples(self, now_ns: int) -> dict[str, list[float]]:
+        """The window's latencies in seconds, the latest thousand of each."""
+        since_ns = now_ns - WINDOW_S * 1_000_000_000
+        kept = [one for one in self._samples if one.at_ns >= since_ns][-1000:]
+        return {
+            "ttft": [one.ttft_s for one in kept if one.ttft_s is not None],
+            "tpot": [one.tpot_s for one in kept if one.tpot_s is not None],
+            "e2e": [one.e2e_s for one in kept],
         }
 
     def recent(self) -> list[dict[str, Any]]:

@@ -13,6 +13,8 @@ MOST_EVENT_BYTES = 4 * 1024 * 1024
 # A replica that was asked for usage says null in each chunk. In a string quotes are escaped, so
 # this is only ever the end of the object.
 _NO_USAGE = re.compile(rb',\s?"usage":\s?null\}(\s*)$')
+# What only we have asked for. In a string its quotes would be escaped.
+_IDS = re.compile(rb',\s?"(?:prompt_)?token_ids":\s?\[[^\]]*\]')
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _DONE = b"[DONE]"
 
@@ -39,6 +41,8 @@ class _Delta(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
     text: str | None = None
     delta: _Delta | None = None
 
@@ -67,13 +71,17 @@ class TooLongEventError(Exception):
 class EventStream:
     """One answer's stream. With `hide_usage`, the event that only carries usage is kept back.
 
-    `ended` turns true with `[DONE]` or an error event (its data is `error`): whatever stops before
-    was cut. `contents`
-    counts events that carry text or tool calls, about one for a token.
+    With `hide_ids` token ids are kept back too; `ids` has them where the replica tells them.
+    `ended` turns true with `[DONE]` or an error event (kept back as `error`): whatever stops before
+    was cut, though the answer may be whole already (`finished`). `contents` counts tokens where
+    their ids are told, else events that carry text or tool calls, about one for a token.
     """
 
     hide_usage: bool
+    hide_ids: bool = False
     ended: bool = False
+    finished: bool = False
+    ids: list[int] = field(default_factory=list)
     error: bytes = b""
     usage: Usage | None = None
     contents: int = 0
@@ -90,11 +98,20 @@ class EventStream:
             event = buffer[begin : end.end()]
             begin = end.end()
             if self._read(event):
-                passed.append(_NO_USAGE.sub(rb"}\1", event) if self.hide_usage else event)
+                if self.hide_usage and b'"usage"' in event:
+                    event = _NO_USAGE.sub(rb"}\1", event)
+                if self.hide_ids:
+                    event = _IDS.sub(b"", event)
+                passed.append(event)
         self._rest = buffer[begin:]
         if len(self._rest) > MOST_EVENT_BYTES:
             raise TooLongEventError(f"an event of more than {MOST_EVENT_BYTES:,} bytes")
         return b"".join(passed)
+
+    def again(self) -> None:
+        """Another replica goes on: what the first one left unfinished is void."""
+        self._rest = b""
+        self.ended, self.error = False, b""
 
     def _read(self, event: bytes) -> bool:
         """Take what there is to know from an event; false where the client must not see it."""
@@ -107,9 +124,17 @@ class EventStream:
         except (msgspec.DecodeError, RecursionError):
             return True  # a comment, or a dialect we do not know: the client may
         if chunk.error:
-            self.ended, self.error = True, data
-        if any(choice.says_something for choice in chunk.choices):
-            self.contents += 1
+            self.ended, self.error = True, event
+            return False
+        said = 0
+        for choice in chunk.choices:
+            if choice.token_ids:
+                self.ids += choice.token_ids
+                said = len(choice.token_ids)
+            elif choice.says_something:
+                said = said or 1
+            self.finished = self.finished or choice.finish_reason is not None
+        self.contents += said
         if chunk.usage is not None:
             self.usage = chunk.usage
             return bool(chunk.choices) or not self.hide_usage
@@ -118,6 +143,9 @@ class EventStream:
 
 def _data(event: bytes) -> bytes:
     """The `data` lines of an event, joined as the standard says."""
+    text = event.strip()
+    if text.startswith(b"data:") and b"\n" not in text and b"\r" not in text:
+        return text[5:].strip()  # one line, as ever
     lines = event.splitlines()
     return b"\n".join(line[5:].strip() for line in lines if line.startswith(b"data:"))
 

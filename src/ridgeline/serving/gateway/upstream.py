@@ -4,26 +4,18 @@
 `BrokenError` after it, so the client must be told. Called by `proxy`.
 """
 
-import asyncio
-import io
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aiohttp import (
-    ClientConnectorError,
-    ClientError,
-    ClientResponse,
-    ClientSession,
-    ClientTimeout,
-    ConnectionTimeoutError,
-    DummyCookieJar,
-    TCPConnector,
-)
+from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 from multidict import CIMultiDict
 
 from ridgeline.serving.gateway.config import Timeouts
+from ridgeline.serving.gateway.connections import Connection, Pool, address_of
 from ridgeline.serving.gateway.fleet import LiveReplica
+from ridgeline.serving.gateway.http1 import Incoming, NotHttpError
 from ridgeline.serving.openai import ApiError
 
 # An idle connection is given up before the replica does (uvicorn: after 5 s), else a request
@@ -31,7 +23,6 @@ from ridgeline.serving.openai import ApiError
 KEEPALIVE_S = 4.0
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 DRAIN_S = 0.5
-_LARGE_BYTES = 1024 * 1024
 
 # Concern one connection only (RFC 9110, section 7.6.1), or are ours to say.
 _HOP_BY_HOP = frozenset(
@@ -82,9 +73,10 @@ class Upstream:
     def __init__(self, timeouts: Timeouts) -> None:
         self.timeouts = timeouts
         self._session: ClientSession | None = None
+        self._pool = Pool(KEEPALIVE_S)
 
     def open(self) -> ClientSession:
-        """The pool of connections to all replicas; bounded by requests, not by the pool."""
+        """The session that looks at replicas. Requests go over connections of their own."""
         self._session = ClientSession(
             connector=TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
             cookie_jar=DummyCookieJar(),
@@ -95,7 +87,8 @@ class Upstream:
         return self._session
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; answers that still come over one end there."""
+        await self._pool.close()
         if self._session is not None:
             await self._session.close()
 
@@ -106,27 +99,29 @@ class Upstream:
 
         Raises RetryableError, or BrokenError 504 where the replica has it and does not answer.
         """
-        timeouts = self.timeouts
-        assert self._session is not None, "opened before the first call"
+        root, within_s = replica.address.root, self.timeouts.first_byte_s
+        request = address_of(root).request(path, headers, len(body))
+        connection = self._pool.take(root) or await self._connect(replica)
         try:
-            async with asyncio.timeout(timeouts.first_byte_s):
-                response = await self._session.post(
-                    replica.address.root + path,
-                    # aiohttp sends large bytes in one go; from a file it lets others run too
-                    data=io.BytesIO(body) if len(body) > _LARGE_BYTES else body,
-                    headers=headers,
-                    timeout=ClientTimeout(total=None, sock_connect=timeouts.connect_s),
-                    allow_redirects=False,
-                )
-        except (ClientConnectorError, ConnectionTimeoutError) as error:
-            raise RetryableError(f"replica {replica.id} cannot be reached", stale=False) from error
-        except (ClientError, ConnectionError) as error:
+            incoming = await connection.ask(request, body, within_s)
+        except TimeoutError:
+            self._pool.drop(connection)
+            raise BrokenError(504, _silent(replica, within_s)) from None
+        except (OSError, NotHttpError) as error:
+            self._pool.drop(connection)
             raise RetryableError(
                 f"replica {replica.id} closed the connection", stale=True
             ) from error
-        except TimeoutError:
-            raise BrokenError(504, _silent(replica, timeouts.first_byte_s)) from None
-        return Answer(replica, response, timeouts)
+        except BaseException:  # our own request was cancelled: so is the replica's work
+            self._pool.drop(connection)
+            raise
+        return Answer(replica, connection, incoming, self._pool, self.timeouts)
+
+    async def _connect(self, replica: LiveReplica) -> Connection:
+        try:
+            return await self._pool.open(replica.address.root, self.timeouts.connect_s)
+        except OSError as error:
+            raise RetryableError(f"replica {replica.id} cannot be reached", stale=False) from error
 
 
 @dataclass(slots=True)
@@ -134,24 +129,28 @@ class Answer:
     """A replica's answer, of which the header is here and the body is on its way."""
 
     replica: LiveReplica
-    response: ClientResponse
+    connection: Connection
+    incoming: Incoming
+    pool: Pool
     timeouts: Timeouts
     begun: bool = False
+    closed: bool = False
 
     @property
     def status(self) -> int:
         """The HTTP status."""
-        return self.response.status
+        return self.incoming.status
 
     @property
     def is_event_stream(self) -> bool:
         """Whether server-sent events follow."""
-        return self.response.content_type == "text/event-stream"
+        kind = self.incoming.headers.get("Content-Type", "")
+        return kind.partition(";")[0].strip().lower() == "text/event-stream"
 
     def headers(self) -> CIMultiDict[str]:
         """Its header, without what concerns only the connection to the replica."""
         kept = CIMultiDict[str]()
-        for name, value in self.response.headers.items():
+        for name, value in self.incoming.headers.items():
             if name.lower() not in _NOT_RETURNED:
                 kept.add(name, value)
         return kept
@@ -164,15 +163,14 @@ class Answer:
         """
         within_s = self.timeouts.idle_s if self.begun else self.timeouts.first_byte_s
         try:
-            async with asyncio.timeout(within_s):
-                piece = await self.response.content.readany()
-        except (ClientError, ConnectionError) as error:
+            piece = await self.connection.piece(within_s)
+        except TimeoutError:
+            raise BrokenError(504, _silent(self.replica, within_s)) from None
+        except (OSError, NotHttpError) as error:
             problem = f"replica {self.replica.id} died during its answer"
             if not self.begun:
                 raise RetryableError(problem, stale=False) from error
             raise BrokenError(502, problem) from error
-        except TimeoutError:
-            raise BrokenError(504, _silent(self.replica, within_s)) from None
         self.begun = True
         return piece
 
@@ -188,14 +186,16 @@ class Answer:
 
     async def drain(self) -> None:
         """Read what little may follow the end of the stream, so that the connection is kept."""
-        with suppress(ClientError, ConnectionError, TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                while await self.response.content.readany():
-                    pass
+        until_s = time.monotonic() + DRAIN_S
+        with suppress(OSError, NotHttpError):
+            while await self.connection.piece(max(0.0, until_s - time.monotonic())):
+                pass
 
     def close(self) -> None:
         """End the call: a connection whose answer is not whole is closed, and so cancelled."""
-        self.response.close()
+        if not self.closed:
+            self.closed = True
+            self.pool.give_back(self.replica.address.root, self.connection)
 
 
 def sent_headers(

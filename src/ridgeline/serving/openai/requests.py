@@ -47,6 +47,12 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
     json_schema: JsonSchema | None = None
 
 
+class Resume(msgspec.Struct, kw_only=True):
+    """An answer that was begun elsewhere: the ids that it has so far, in order."""
+
+    token_ids: Annotated[list[Amount], Meta(min_length=1)]
+
+
 class Generating(msgspec.Struct, kw_only=True):
     """What chat and plain completions have in common: how tokens are chosen and sent."""
 
@@ -72,6 +78,8 @@ class Generating(msgspec.Struct, kw_only=True):
     user: str | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
     priority: Annotated[int, Meta(ge=-INT_MAX, le=INT_MAX)] | None = None
+    return_token_ids: bool | None = None
+    resume: Resume | None = None
     guided_json: Refused = None
     guided_regex: Refused = None
     guided_choice: Refused = None

@@ -1,0 +1,105 @@
+"""How long a step of the fake engine takes: the step-time model of the plans, or plain numbers.
+
+`Machine` is what `setup.Setup` gets: a time for each step, and how many tokens the cache holds.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from ridgeline.catalog.accelerators import accelerator as find_accelerator
+from ridgeline.catalog.models import model as find_model
+from ridgeline.errors import SpecError
+from ridgeline.physics.step_time import NAMES, Coefficients, Shape, StepTime
+from ridgeline.quantity import Quantity
+from ridgeline.serving.plan.steps import step_time
+
+#: The share of a device's memory that engines take for weights and cache together.
+_MEMORY_SHARE = 0.9
+
+
+class StepSeconds(Protocol):
+    """The time of one step."""
+
+    def step_s(
+        self,
+        decode_tokens: Any = None,
+        cached_tokens: Any = None,
+        prompt_tokens: Any = None,
+        attended_tokens: Any = None,
+    ) -> Any:
+        """A step that decodes, prefills, or both; `physics.step_time.StepTime` says what is what.
+
+        What there is none of is None.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A step in plain numbers: a fixed part, a part for each decoding sequence, and prompts."""
+
+    fixed_s: float = 0.01
+    sequence_s: float = 0.0
+    prefill_tokens_per_s: float = 20_000.0
+
+    def step_s(
+        self,
+        decode_tokens: float | None = None,
+        cached_tokens: float | None = None,  # noqa: ARG002 - a part of the law, not of this one
+        prompt_tokens: float | None = None,
+        attended_tokens: float | None = None,  # noqa: ARG002
+    ) -> float:
+        """One step."""
+        decodes, prompts = decode_tokens or 0.0, prompt_tokens or 0.0
+        return self.fixed_s + decodes * self.sequence_s + prompts / self.prefill_tokens_per_s
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a fake engine pretends to run on."""
+
+    steps: StepSeconds
+    kv_tokens: int
+
+
+def machine(
+    model: str,
+    accelerator: str,
+    *,
+    tensor_parallel: int = 1,
+    dtype: str = "bf16",
+    engine: str = "*",
+) -> Machine:
+    """A model of the catalog on devices of the catalog, timed by the fit that is nearest.
+
+    Raises CatalogError for unknown names, SpecError where the weights leave no room for a cache.
+    """
+    served, device = find_model(model), find_accelerator(accelerator)
+    steps = _plain(
+        step_time(
+            served, device, tensor_parallel=float(tensor_parallel), dtype=dtype, engine=engine
+        )
+    )
+    memory = _MEMORY_SHARE * _number(device.memory_bytes) * tensor_parallel
+    shape = steps.shape
+    for_a_token = shape.kv_bytes_per_token + shape.window_bytes_per_token
+    kv_tokens = int((memory - shape.weights_bytes) / max(for_a_token, 1.0))
+    if kv_tokens < 1:
+        raise SpecError(
+            f"{served.id} in {dtype} does not fit {tensor_parallel} {device.id}",
+            where="--tensor-parallel",
+            remedy="more devices, or another --dtype",
+        )
+    return Machine(steps, kv_tokens)
+
+
+def _plain(exact: StepTime) -> StepTime:
+    """The same on floats: a live loop asks for the number only, without its working."""
+    shape = {field.name: _number(getattr(exact.shape, field.name)) for field in fields(Shape)}
+    values: dict[str, Any] = {name: _number(getattr(exact.coefficients, name)) for name in NAMES}
+    return StepTime(Shape(**shape), Coefficients(**values, source=exact.coefficients.source))
+
+
+def _number(value: Any) -> float:
+    if value is None:  # a device without links, which only tensor parallelism would use
+        return 1.0
+    return float(value.value if isinstance(value, Quantity) else value)

@@ -1,0 +1,163 @@
+"""Settles requests of which the gateway does not know what they used, by asking the replicas.
+
+Every worker runs one: for its own requests that ended badly (a client that left, a replica that
+died), and for those of workers that are gone. A replica's durable usage log knows; `policy.recover`
+says what follows from it. Two workers may work on the same request, the ledger settles it once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+import aiohttp
+import msgspec
+
+from ridgeline.errors import StoreError
+from ridgeline.serving.gateway.ledger import Ledger
+from ridgeline.serving.gateway.ledger_rows import Actual, Reservation, attempts_of
+from ridgeline.serving.policy.recover import (
+    Found,
+    Logged,
+    Lost,
+    Missing,
+    Patience,
+    Wait,
+    conclude,
+)
+from ridgeline.serving.usage_log import Usage
+
+_LOG = logging.getLogger(__name__)
+_MOST_AT_ONCE = 32
+_ANSWER_S = 5.0
+
+
+class Source(NamedTuple):
+    """A replica that may be asked: its id, its root address and what to send along."""
+
+    replica: str
+    url: str
+    headers: dict[str, str]
+
+
+#: The replicas that a model has, or had lately.
+SourcesOf = Callable[[str], Sequence[Source]]
+#: Status and body of a GET; OSError or TimeoutError where there is no answer.
+Get = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
+
+
+class Recovery:
+    """Rounds of asking, until every request that ended is settled."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        sources_of: SourcesOf,
+        get: Get,
+        *,
+        every_s: float = 1.0,
+        patience: Patience | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._sources_of = sources_of
+        self._get = get
+        self._every_s = every_s
+        self._patience = patience or Patience()
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def run(self) -> None:
+        """Rounds for ever; a database that fails is tried again."""
+        while True:
+            try:
+                await self.round()
+            except StoreError as error:
+                _LOG.error("requests that ended badly are not settled yet: %s", error)
+            await asyncio.sleep(self._every_s)
+
+    async def round(self) -> int:
+        """Settle what can be; how many are still open."""
+        rows = await self._ledger.orphans()
+        settled = await asyncio.gather(*(self._settle(row) for row in rows))
+        return settled.count(False)
+
+    async def _settle(self, row: Reservation) -> bool:
+        async with self._slots:
+            attempts = await self._attempts(row)
+        assert row.ended_ns is not None, row
+        asked_s = (self._ledger.clock() - row.ended_ns) / 1e9
+        lost = Lost(attempts, row.streamed_tokens, row.input_tokens, asked_s)
+        conclusion = conclude(lost, self._patience)
+        if isinstance(conclusion, Wait):
+            return False
+        actual = _actual(row, conclusion) if isinstance(conclusion, Found) else None
+        await self._ledger.recover(row, actual)
+        _LOG.info("settled %s afterwards: %s", row.request_id, conclusion.reason)
+        return True
+
+    async def _attempts(self, row: Reservation) -> list[Logged | Missing]:
+        """What is known of each attempt that was noted, and of one more that may not have been."""
+        sources = self._sources_of(row.model)
+        noted = attempts_of(row.attempts)
+        asks = [
+            self._ask(
+                attempt.id, [source for source in sources if source.replica == attempt.replica]
+            )
+            for attempt in noted
+        ]
+        number = len(noted) + 1
+        one_more = row.request_id if number == 1 else f"{row.request_id}~{number}"
+        *known, late = await asyncio.gather(*asks, self._ask(one_more, sources))
+        # A dispatch is noted within a second; one that was not is believed where a log has it.
+        return [*known, late] if isinstance(late, Logged) or not known else known
+
+    async def _ask(self, attempt_id: str, sources: Sequence[Source]) -> Logged | Missing:
+        """What these replicas know of an attempt; one that is gone for good is silent."""
+        answers = await asyncio.gather(*(self._ask_one(attempt_id, source) for source in sources))
+        for answer in answers:
+            if isinstance(answer, Logged):
+                return answer
+        is_unknown = answers and Missing.SILENT not in answers
+        return Missing.UNKNOWN if is_unknown else Missing.SILENT
+
+    async def _ask_one(self, attempt_id: str, source: Source) -> Logged | Missing:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                status, body = await self._get(f"{source.url}/usage/{attempt_id}", source.headers)
+            if status == 404:
+                return Missing.UNKNOWN
+            if status != 200:
+                return Missing.SILENT
+            usage = msgspec.json.decode(body, type=Usage)
+        except (OSError, TimeoutError, msgspec.DecodeError):
+            return Missing.SILENT
+        return Logged(
+            source.replica,
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.completion_tokens,
+            usage.finished,
+        )
+
+
+def getter(session: aiohttp.ClientSession) -> Get:
+    """GETs over a session."""
+
+    async def get(url: str, headers: dict[str, str]) -> tuple[int, bytes]:
+        try:
+            async with session.get(url, headers=headers) as answer:
+                return answer.status, await answer.read()
+        except aiohttp.ClientError as error:
+            raise ConnectionError(str(error)) from error
+
+    return get
+
+
+def _actual(row: Reservation, found: Found) -> Actual:
+    return Actual(
+        found.replica or row.replica,
+        row.status,
+        found.input_tokens,
+        found.cached_tokens,
+        found.output_tokens,
+        found.basis,
+    )

@@ -1,0 +1,109 @@
+"""Who keeps a prompt whose beginning is warm somewhere: sticky until saturated. Pure.
+
+Called by `route`. Computing a prompt where its beginning is cached saves prefill; always going
+there makes a hot spot. So a warm replica keeps its prompts until it is saturated, which two bounds
+say, and each bounds one resource:
+
+    prefill    tokens in flight and not yet computed: at most `tau` more there than on a cold one
+    decode     requests there: at most `EVEN` times the mean and `SLACK` more
+
+tau = peak prefill tokens/s x the wait that is allowed for the sake of warmth, so it is a number of
+the step-time model or of a measurement, and no weight that somebody tuned for one workload.
+Source: llm-d's prefix-cache affinity, 2026 (prefill); consistent hashing with bounded loads,
+Mirrokni et al. 2016 (decode).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WARM = 0.8  # a replica is warm that has this share of what the warmest one has
+LITTLE_TOKENS = 256  # less saves nothing: a step reads all weights, and these pass by the way
+EVEN = 1.25
+SLACK = 4
+ADAPTER_S = 0.25  # to load an adapter that a replica does not hold
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """When a warm replica is too busy: `tokens` is tau, `source` says where it comes from.
+
+    `adapter_tokens` is what loading an adapter costs, as prompt tokens.
+    """
+
+    tokens: float = 4_000.0
+    source: str = "assumed: 8,000 tokens/s for 0.5 s"
+    adapter_tokens: int = 2_000
+
+
+def saturation(tokens_per_s: float, wait_s: float, source: str, *, gateways: int = 1) -> Saturation:
+    """Tau for this peak prefill rate of a replica and this wait for the sake of warmth.
+
+    Where several gateways send to the same replicas, each takes its share of tau: none sees the
+    others' prompts in flight.
+    """
+    shared = f", shared by {gateways} gateways" if gateways > 1 else ""
+    said = f"{source}: {tokens_per_s:,.0f} tokens/s for {wait_s:g} s{shared}"
+    adapter = round(tokens_per_s * ADAPTER_S)
+    return Saturation(tokens_per_s * wait_s / gateways, said, adapter)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a decision knew of one replica; the lowest `cost` wins.
+
+    `backlog_tokens` were sent there and are not computed yet. Of this prompt `warm_tokens` are
+    believed to be cached there, and `uncached_tokens` are what it would add.
+    """
+
+    replica: str
+    load: int
+    backlog_tokens: int = 0
+    warm_tokens: int = 0
+    uncached_tokens: int = 0
+    cost: float = 0.0
+
+
+def cost(load: int, backlog_tokens: int, uncached_tokens: int) -> float:
+    """Prompt tokens before the first answer token, times the requests that then share the steps.
+
+    With nothing warm and nothing in flight it orders by load. Source: SGLang's LMetric.
+    """
+    return float((backlog_tokens + uncached_tokens) * (load + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The replicas among which the cheapest is taken, and why these."""
+
+    scores: Sequence[Score]
+    reason: str
+
+
+def keep(scores: Sequence[Score], saturation: Saturation) -> Kept:
+    """The warm replicas while they are not saturated, else those that are not too loaded."""
+    even = _even(scores)
+    best = max(score.warm_tokens for score in scores)
+    if best < LITTLE_TOKENS:
+        return Kept(even, "little is warm" if best else "nothing is warm")
+    warm = [score for score in scores if score.warm_tokens >= WARM * best]
+    idle = [score for score in warm if score in even]
+    if not idle:
+        return Kept(even, f"{_names(warm)} warm but with over {EVEN:g}x the mean load")
+    cold = [score.backlog_tokens for score in even if score not in warm]
+    gap = min(score.backlog_tokens for score in idle) - min(cold, default=0)
+    if cold and gap > saturation.tokens:
+        said = f"{gap:,} tokens more wait there than elsewhere, over tau {saturation.tokens:,.0f}"
+        return Kept(even, f"{_names(idle)} warm but saturated: {said} ({saturation.source})")
+    return Kept(idle, "warm")
+
+
+def _even(scores: Sequence[Score]) -> list[Score]:
+    """Those that one more request would not load far beyond the mean; never none."""
+    mean = (sum(score.load for score in scores) + 1) / len(scores)
+    most = max(EVEN * mean, mean + SLACK)
+    return [score for score in scores if score.load + 1 <= most]
+
+
+def _names(scores: Sequence[Score]) -> str:
+    names = [score.replica for score in scores]
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
