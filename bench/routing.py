@@ -1,6 +1,6 @@
 """Routing beside other routers: the same talks over the same fake replicas, one router at a time.
 
-    python bench/routing.py [--peer sglang-router,...] [--case chats] [--rounds 3] [--quick] [--json]
+    python bench/routing.py [--peer smg,...] [--case chats] [--rounds 3] [--quick] [--json]
 
 Law of this file: everything is paired. In a round every router plays the same case, with the same
 arrivals and lengths and a text of its own, and the order turns from round to round; ratios are
@@ -46,20 +46,21 @@ Taken = Mapping[str, Mapping[str, list[Run]]]
 def cases(options: argparse.Namespace) -> list[Case]:
     """Ten-turn chats, the same behind a system prompt, a heavy tail, and a recorded trace."""
     size, spread = (0.2 if options.quick else 1.0), options.replicas / 4
-    talks = {"said_tokens": 200, "answer_tokens": 40, "think_s": 1.0}
+    talks = {"said_tokens": 300, "answer_tokens": 40, "think_s": 1.0}
+    count, per_s = round(60 * size), 3.0 * spread
     found = [
-        Case("chats", chats(round(80 * size), per_s=1.2 * spread, **talks)),
+        Case("chats", chats(count, per_s=per_s, **talks)),
         Case(
             "chats, one system prompt",
-            chats(round(80 * size), per_s=1.2 * spread, system_tokens=1024, **talks),
+            chats(count, per_s=per_s, system_tokens=1024, **talks),
             system_tokens=1024,
         ),
-        Case("heavy tail", heavy_tail(round(600 * size), per_s=10.0 * spread, answer_tokens=30)),
+        Case("heavy tail", heavy_tail(round(600 * size), per_s=16.0 * spread, answer_tokens=30)),
     ]
     if TRACE.exists():
         trace = read_trace(TRACE)
         fitting = (one for one in trace.requests if one.prompt_tokens < MOST_TOKENS)
-        recorded = of_trace(islice(fitting, round(300 * size)), speed=spread)
+        recorded = of_trace(islice(fitting, round(160 * size)), speed=spread)
         found.append(Case("mooncake", recorded, block_tokens=trace.block_tokens))
     return [one for one in found if one.name in (options.case or [each.name for each in found])]
 

@@ -18,6 +18,7 @@ from ridgeline.serving.engine.messages import (
 )
 from ridgeline.serving.engine.process import Frames, frame
 from ridgeline.serving.openai import ApiError
+from ridgeline.serving.usage_log import Usage, UsageLog
 
 RULES = Sampling(max_tokens=9)
 
@@ -133,3 +134,39 @@ async def test_outputs_that_came_before_the_end_are_still_read() -> None:
     assert len(await generation.arrivals()) == 1
     with pytest.raises(ApiError):
         await generation.arrivals()
+
+
+async def test_tokens_are_in_the_usage_log_before_whoever_sends_them_runs() -> None:
+    log = UsageLog(None)
+    link = EngineLink(log)
+    link.connection_made(Wire())
+    generation = Generation([Add("a", [1], RULES), Add("b", [2], RULES)], log.begin("req-1", 2))
+    link.ask(generation)
+    counts: list[int] = []
+
+    async def send() -> None:
+        while True:
+            await generation.arrivals()
+            used = log.find("req-1")
+            assert used is not None
+            counts.append(used.completion_tokens)
+
+    sending = asyncio.create_task(send())
+    await turn()
+    link.data_received(stepped(Output("a", 0, [7], cached_tokens=1), Output("b", 0, [8, 9])))
+    await turn()
+    link.data_received(stepped(Output("a", 0, [7])))
+    await turn()
+    assert counts == [3, 4]
+    link.close(generation)
+    sending.cancel()
+    assert log.find("req-1") == Usage("req-1", 2, 1, 4, finished=True)
+
+
+async def test_a_request_that_the_engine_never_got_has_used_nothing() -> None:
+    log = UsageLog(None)
+    link = EngineLink(log)
+    link.connection_lost(None)
+    with pytest.raises(ApiError):
+        link.ask(Generation([Add("a", [1], RULES)], log.begin("req-1", 1)))
+    assert log.find("req-1") == Usage("req-1", 1, 0, 0, finished=True)

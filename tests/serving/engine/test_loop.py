@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from tiny_models import write_tiny
 
@@ -90,6 +91,19 @@ def test_a_batch_says_what_each_request_says_alone(model, alone):
 def test_prompts_in_chunks_say_the_same(model, alone):
     engine = Engine(config_of(model, max_batched_tokens=24, max_seqs=8))
     assert run(engine, requests(24), all_at_once=True) == alone
+
+
+@pytest.mark.parametrize("settings", [{}, {"prefix_caching": False}, {"blocks": 14}])
+def test_resumed_answers_go_on_as_if_nobody_had_interrupted_them(model, alone, settings):
+    chance = random.Random(5)
+    adds = []
+    for add in requests(24):
+        said = alone[add.id, 0]
+        cut = chance.randrange(len(said))  # 0: not resumed at all
+        adds.append(msgspec.structs.replace(add, resumed=said[:cut]))
+    engine = Engine(config_of(model, **settings))
+    rest = run(engine, adds, all_at_once=True)
+    assert {(one.id, 0): one.resumed + rest[one.id, 0] for one in adds} == alone
 
 
 def test_what_a_step_told_of_itself_stays_as_it_was_told(model):

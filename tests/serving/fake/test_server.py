@@ -175,6 +175,7 @@ async def test_an_answer_goes_on_at_another_replica():
         whole = await one.stream("/v1/completions", body)
         ids = [token for event in whole[:-2] for token in event["choices"][0].get("token_ids", ())]
         assert len(ids) == 20
+        assert whole[-3]["choices"][0]["finish_reason"] == "length", "with the last id"
         rest = await other.stream("/v1/completions", {**body, "resume": {"token_ids": ids[:13]}})
         assert texts(rest) == texts(whole)[13:]
         assert rest[-2]["usage"] == whole[-2]["usage"]

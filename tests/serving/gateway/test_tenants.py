@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
@@ -18,7 +19,7 @@ from ridgeline.serving.gateway.tenants import (
     new_secret,
 )
 from ridgeline.serving.tenant_spec import LimitsSpec, TenantSpec
-from ridgeline.store.database import reading
+from ridgeline.store.database import open_store, reading
 from ridgeline.store.tables import api_keys, metadata
 
 CHAT = TenantSpec.model_validate(
@@ -218,6 +219,27 @@ def test_the_digest_column_is_all_that_a_key_is_found_by(tenants: Tenants, store
     with reading(store) as connection:
         (digest,) = connection.execute(select(api_keys.c.digest)).scalars()
     assert re.fullmatch("[0-9a-f]{64}", digest)
+
+
+def test_of_eight_who_make_the_same_tenant_one_does(tenants: Tenants):
+    def make(_: int) -> str:
+        try:
+            return tenants.create(CHAT, actor="a").name
+        except ConflictError:
+            return ""
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(make, range(8))) == [""] * 7 + ["chat"]
+    assert len(tenants.audited()) == 1
+
+
+def test_workers_that_start_together_write_platform_yaml_once(store: Engine, store_url: str):
+    engines = [open_store(store_url) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda engine: Tenants(engine).sync([CHAT]), engines))
+    for engine in engines:
+        engine.dispose()
+    assert [row.action for row in Tenants(store).audited()] == ["tenant.create"]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ class EngineLink(asyncio.Protocol):
     def ask(self, generation: Generation) -> None:
         """Send a generation's requests. Raises ApiError when nobody is there to answer."""
         if self.lost.is_set():
+            self.close(generation)
             raise engine_lost()
         first_choice = 0
         for add in generation.adds:
@@ -141,7 +142,7 @@ class EngineLink(asyncio.Protocol):
             choice -= add.n
 
     def close(self, generation: Generation) -> None:
-        """Nobody waits any longer: whatever of it still runs is aborted."""
+        """Nobody waits any longer: whatever of it still runs is aborted, its count is final."""
         for add in generation.adds:
             if self._routes.pop(add.id, None) is not None:
                 self._send(Abort(add.id))

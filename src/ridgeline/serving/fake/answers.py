@@ -77,9 +77,13 @@ class Answer:
         while left and not self._is_broken:
             events = []
             for choice, token, finish in await self._arrivals():
-                events.append(self._event(around[choice], choice, token))
+                left -= finish is not None
+                if self._shape.token_ids:
+                    events.append(self._with_ids(choice, token, finish))
+                    continue
+                before, after = around[choice]
+                events.append(before + encode(decode((token,))) + after)
                 if finish is not None:
-                    left -= 1
                     events.append(_sse(self._chunk(choice, None, finish)))
             if not response.prepared:
                 await response.prepare(request)
@@ -188,10 +192,9 @@ class Answer:
             events.append(_sse(chunk))
         return b"".join(events)
 
-    def _event(self, around: tuple[bytes, bytes], choice: int, token: int) -> bytes:
-        if not self._shape.token_ids:
-            return around[0] + encode(decode((token,))) + around[1]
-        chunk = self._chunk(choice, decode((token,)), None)
+    def _with_ids(self, choice: int, token: int, finish: str | None) -> bytes:
+        """A token's one event: its id, its text and the end arrive together or not at all."""
+        chunk = self._chunk(choice, decode((token,)), finish)
         chunk["choices"][0]["token_ids"] = [token]
         if choice in self._silent:
             self._silent.remove(choice)

@@ -84,11 +84,14 @@ class FakeReplica:
         """Cut what still runs, and be gone."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        ends = await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._dying is not None:
             await self._dying
         await self._server.stop(0)
         self.replica.log.close()
+        for end in ends:
+            if isinstance(end, Exception):  # the engine's loop has ended by a mistake of ours
+                raise end
 
     async def ready(self) -> None:
         """Wait until it has loaded."""

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from pydantic import BaseModel, ValidationError
 
-from ridgeline.serving.gateway.tenant_rows import Audited, Key, Tenant
+from ridgeline.serving.gateway.tenant_rows import Audited, Key, Role, Tenant
 from ridgeline.serving.gateway.tenants import NewKey
 from ridgeline.serving.openai import ApiError
 from ridgeline.serving.openai.reading import read
@@ -81,7 +81,7 @@ class RequestedKey(Wire):
 
     tenant: TenantName
     name: Words = ""
-    role: Literal["user", "viewer", "admin"] = "user"
+    role: Role = "user"
     models: Annotated[list[ModelName], Meta(min_length=1, max_length=100)] | None = None
     limits: Limits = msgspec.field(default_factory=Limits)
     expires_in_s: Lifetime | None = None
@@ -106,7 +106,7 @@ class ShownKey(Struct):
     tenant: str
     name: str
     hint: str
-    role: Literal["user", "viewer", "admin"]
+    role: Role
     models: list[str] | None
     limits: dict[str, Any]
     created_at: int
@@ -315,10 +315,10 @@ def shown_tenant(tenant: Tenant) -> ShownTenant:
     """A tenant as it is given out."""
     return ShownTenant(
         name=tenant.name,
-        priority_class=tenant.priority_class,  # type: ignore[arg-type]
+        priority_class=tenant.priority_class,
         weight=tenant.weight,
         limits=_shown_limits(tenant.limits),
-        origin=tenant.origin,  # type: ignore[arg-type]
+        origin=tenant.origin,
         created_at=_seconds(tenant.created_ns),
         disabled_at=_maybe_seconds(tenant.disabled_ns),
     )
@@ -331,7 +331,7 @@ def shown_key(key: Key) -> ShownKey:
         tenant=key.tenant,
         name=key.name,
         hint=key.hint,
-        role=key.role,  # type: ignore[arg-type]
+        role=key.role,
         models=list(key.models) if key.models is not None else None,
         limits=_shown_limits(key.limits),
         created_at=_seconds(key.created_ns),

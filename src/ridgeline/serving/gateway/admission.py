@@ -98,7 +98,8 @@ class Admission:
             raise
         goes_on = call.can_go_on and self.fleet.goes_on(call.model)
         if goes_on:
-            body = with_ids(body, None if call.seed is not None else random.getrandbits(62))
+            draws = call.seed is None and call.temperature != 0
+            body = with_ids(body, random.getrandbits(62) if draws else None)
         return Admitted(caller, call, body, wanted, ticket, self.ledger, goes_on)
 
     def ended(self, exchange: Exchange, admitted: Admitted) -> None:

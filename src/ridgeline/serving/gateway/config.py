@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from types import MappingProxyType
 
 from ridgeline.errors import SpecError
 from ridgeline.serving.http_guard import Patience
@@ -56,7 +55,6 @@ class ModelSettings:
 
 
 _DEFAULTS = ModelSettings()
-_NO_MODELS: Mapping[str, ModelSettings] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ class GatewayConfig:
     api_key: str | None = None
     admin_key: str | None = None
     open: bool = True
-    models: Mapping[str, ModelSettings] = field(default_factory=lambda: _NO_MODELS)
+    models: Mapping[str, ModelSettings] = field(default_factory=dict)
     timeouts: Timeouts = field(default_factory=Timeouts)
     patience: Patience = field(default_factory=Patience)
     most_body_bytes: int = 16 * 1024 * 1024

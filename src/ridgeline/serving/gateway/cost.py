@@ -158,7 +158,8 @@ def _shared(
         works = {use: _work(row) for use, row in there.items()}
         shared.bills[replica] = attribute(some, works, found)
         shared.models[replica] = model
-        shared.sources[model] = found.source
+        if there:
+            shared.sources[model] = found.source
     return shared
 
 

@@ -145,11 +145,14 @@ class Calendar:
 class Batch:
     """Operations in one transaction that the caller began and will commit."""
 
-    def __init__(self, connection: Connection, sql: Sql, calendar: Calendar, now_ns: int) -> None:
+    def __init__(
+        self, connection: Connection, sql: Sql, calendar: Calendar, clock: Callable[[], int]
+    ) -> None:
         self._connection = connection
         self._sql = sql
         self._calendar = calendar
-        self._now_ns = now_ns
+        self._clock = clock
+        self._now_ns = 0
         self._accounts: dict[str, Account] = {}
         self._changed: set[str] = set()
         self._taken: dict[str, Reservation] = {}
@@ -159,6 +162,8 @@ class Batch:
     def run(self, operations: Sequence[Operation]) -> list[object]:
         """The answer to each."""
         self._load(operations)
+        # Only now: it may have taken a while until the accounts were ours.
+        self._now_ns = self._clock()
         answers = [self._do(operation) for operation in operations]
         self._flush()
         self._sql.write_accounts(

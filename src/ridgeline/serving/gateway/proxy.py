@@ -258,7 +258,8 @@ class Attempt:
         self.asked.trace.pass_on(headers)
         asks = self.hides and replica.takes_usage_option
         upstream = self.proxy.upstream
-        exchange.sent_ns = time.monotonic_ns()
+        if not exchange.first_ns:
+            exchange.sent_ns = time.monotonic_ns()
         answer = await self._send(path, with_usage(body) if asks else body, headers)
         try:
             if asks and answer.status in (400, 422):

@@ -64,6 +64,8 @@ class Recovery:
         self._every_s = every_s
         self._patience = patience or Patience()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+        #: Replicas that did not answer in this round: nobody waits for them a second time.
+        self._silent: set[str] = set()
 
     async def run(self) -> None:
         """Rounds for ever; a database that fails is tried again."""
@@ -76,6 +78,7 @@ class Recovery:
 
     async def round(self) -> int:
         """Settle what can be; how many are still open."""
+        self._silent.clear()
         rows = await self._ledger.orphans()
         settled = await asyncio.gather(*(self._settle(row) for row in rows))
         return settled.count(False)
@@ -90,7 +93,10 @@ class Recovery:
         if isinstance(conclusion, Wait):
             return False
         actual = _actual(row, conclusion) if isinstance(conclusion, Found) else None
-        await self._ledger.recover(row, actual)
+        try:
+            await self._ledger.recover(row, actual)
+        except StoreError:  # it was logged; the next round tries again
+            return False
         _LOG.info("settled %s afterwards: %s", row.request_id, conclusion.reason)
         return True
 
@@ -120,15 +126,21 @@ class Recovery:
         return Missing.UNKNOWN if is_unknown else Missing.SILENT
 
     async def _ask_one(self, attempt_id: str, source: Source) -> Logged | Missing:
+        if source.replica in self._silent:
+            return Missing.SILENT
         try:
             async with asyncio.timeout(_ANSWER_S):
                 status, body = await self._get(f"{source.url}/usage/{attempt_id}", source.headers)
-            if status == 404:
-                return Missing.UNKNOWN
-            if status != 200:
-                return Missing.SILENT
-            usage = msgspec.json.decode(body, type=Usage)
-        except (OSError, TimeoutError, msgspec.DecodeError):
+        except (OSError, TimeoutError):
+            self._silent.add(source.replica)
+            return Missing.SILENT
+        if status == 404:
+            return Missing.UNKNOWN
+        try:
+            usage = msgspec.json.decode(body, type=Usage) if status == 200 else None
+        except msgspec.DecodeError:
+            usage = None
+        if usage is None:
             return Missing.SILENT
         return Logged(
             source.replica,

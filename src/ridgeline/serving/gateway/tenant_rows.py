@@ -5,12 +5,14 @@ Called by the repository (`tenants`), by `callers` and by what shows them.
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Row
 
 from ridgeline.serving.policy.limits import Budget, Limits
-from ridgeline.serving.tenant_spec import LimitsSpec, TenantSpec
+from ridgeline.serving.tenant_spec import LimitsSpec, PriorityClass, TenantSpec
+
+Role = Literal["user", "viewer", "admin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,10 @@ class Tenant:
     """A tenant as it stands. `origin`: "spec" where platform.yaml rules it, else "admin"."""
 
     name: str
-    priority_class: str
+    priority_class: PriorityClass
     weight: float
     limits: LimitsSpec
-    origin: str
+    origin: Literal["spec", "admin"]
     created_ns: int
     disabled_ns: int | None
 
@@ -34,7 +36,7 @@ class Key:
     tenant: str
     hint: str
     name: str
-    role: str
+    role: Role
     models: tuple[str, ...] | None
     limits: LimitsSpec
     created_ns: int

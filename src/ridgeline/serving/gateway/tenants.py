@@ -12,7 +12,7 @@ import string
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 from sqlalchemy import Connection, Engine, Select, insert, select, update
@@ -21,6 +21,7 @@ from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.tenant_rows import (
     Audited,
     Key,
+    Role,
     Tenant,
     key_of,
     key_values,
@@ -45,8 +46,6 @@ _CHARACTERS = 43  # of 62 kinds: 256 bits
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 #: A model's name, as clients call it.
 ModelName = Annotated[str, Field(min_length=1, max_length=200, pattern=PLAIN)]
-
-Role = Literal["user", "viewer", "admin"]
 
 
 class NotThereError(SpecError):

@@ -114,6 +114,7 @@ def test_unknown_fields_go_to_the_replica_and_the_services_own_do_not() -> None:
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
         ({"n": 2}, "n"),
+        ({"system": [{"type": "image"}]}, "system[0].text"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(fields: dict[str, Any], param: str) -> None:

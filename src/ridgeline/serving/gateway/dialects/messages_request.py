@@ -186,7 +186,8 @@ def _messages(request: CountRequest) -> list[dict[str, Any]]:
 
 def _system(system: str | list[Content] | None) -> str:
     if isinstance(system, list):
-        return "\n\n".join(block.text or "" for block in system)
+        texts = [_required(block.text, f"system[{n}].text") for n, block in enumerate(system)]
+        return "\n\n".join(texts)
     return system or ""
 
 
