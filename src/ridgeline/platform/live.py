@@ -203,7 +203,16 @@ def launches(platform: Platform, logs: Path) -> list[Launch]:
     return [
         Launch(
             f"{model.name}-{number}",
-            _arguments(model, max(1, cores() // count)),
+            [
+                *_arguments(model, max(1, cores() // count)),
+                "--usage-log",
+                str(
+                    state_home()
+                    / platform.name
+                    / "usage"
+                    / f"{_in_one_folder(model.name)}-{number}"
+                ),
+            ],
             logs / f"{_in_one_folder(model.name)}-{number}.log",
             {},
         )

@@ -18,7 +18,7 @@ from ridgeline.serving.policy.price import Price
 from ridgeline.store.database import open_store
 
 PRICE = Price(Decimal(1), Decimal(1), Decimal(1))
-LIMITS = Limits(input_tokens_per_minute=500_000, output_tokens_per_minute=200_000)
+LIMITS = Limits(input_tokens_per_minute=250_000, output_tokens_per_minute=100_000)
 CALLER = Caller("acme", "k1", tenant_limits=LIMITS)
 CLIENTS = 64
 MOST_INPUT, MOST_OUTPUT = 60, 50

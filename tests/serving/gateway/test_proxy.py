@@ -202,11 +202,14 @@ async def test_a_death_in_mid_stream_is_told_and_never_looks_like_an_end(tools, 
         assert len(replica.seen) == 1  # not sent again: the client has text already
 
 
-async def test_a_stream_without_done_ends_with_an_error_event(tools) -> None:
+async def test_a_stream_that_lacks_more_than_done_ends_with_an_error_event(tools) -> None:
     replica = tools.replica(says_done=False)
     async with tools.gateway(replica) as gateway, tools.client(gateway) as client:
+        assert await tools.text(await tools.ask(client, stream=True)) == "Paris."
+        asked = await tools.ask(client, stream=True, stream_options={"include_usage": True})
+        replica.takes_usage_option = False  # so that it does not come
         with pytest.raises(openai.APIError, match="ended its answer too early"):
-            await tools.text(await tools.ask(client, stream=True))
+            await tools.text(asked)
 
 
 async def test_events_pass_as_they_come_not_at_the_end(tools) -> None:

@@ -64,6 +64,27 @@ def test_a_prompt_longer_than_a_cache_leaves_its_beginning() -> None:
     assert index.match(chain(1, 2, 3, 0)) == {"a": 2}
 
 
+def test_a_conversations_next_turn_is_told_from_prompts_that_only_begin_alike() -> None:
+    index = PrefixIndex()
+    index.record("a", chain(1, 1, 2))
+    assert index.continues(chain(1, 1, 2, 3, 0)), "the turn before is known to its end"
+    assert index.continues(chain(1, 1, 2)), "so is the same prompt"
+    assert not index.continues(chain(1, 1, 3)), "somebody went on elsewhere"
+    index.record("a", chain(1, 1, 2, 3, 0))
+    assert not index.continues(chain(1, 1, 2, 0)), "that turn was said otherwise"
+    assert not index.continues(chain(2))
+    assert not index.continues([])
+
+
+def test_where_several_have_a_part_the_one_with_most_says_whether_it_goes_on() -> None:
+    index = PrefixIndex()
+    index.record("a", chain(1, 1))
+    index.record("b", chain(1, 1, 2))
+    index.record("b", chain(1, 1, 3))
+    assert index.continues(chain(1, 1, 2, 0))
+    assert not index.continues(chain(1, 1, 0, 0)), "on b others went on from there"
+
+
 def test_warm_tokens_are_the_found_share_of_the_prompt() -> None:
     index = PrefixIndex()
     index.record("a", chain(1, 2))

@@ -51,6 +51,7 @@ requests = st.builds(
     tried=st.frozensets(anyone),
     input_tokens=st.integers(1, 10**5),
     warm_tokens=st.dictionaries(anyone, st.integers(0, 10**5)),
+    continues=st.booleans(),
     session=st.sampled_from(["", "one", "another"]),
     adapter=st.sampled_from([None, "lora"]),
     chance=st.integers(0, 2**64 - 1),
@@ -148,16 +149,16 @@ def test_a_herd_in_one_instant_spreads_evenly(rule, replicas, herd, tokens) -> N
     assert max(counts) - min(counts) <= 1
 
 
+@pytest.mark.parametrize("continues", [False, True])
 @rules
-def test_a_thousand_dispatches_in_one_instant_see_each_other(rule: str) -> None:
+def test_a_thousand_dispatches_in_one_instant_see_each_other(rule: str, continues: bool) -> None:
     """Also of one prompt that is warm on one replica, in one session."""
     seen, last, chance = fleet(*[0] * 8), "", 1
     for number in range(1000):
         chance = chance * 6364136223846793005 % 2**64  # any well mixed sequence
         warm = {"r3": 900} if number else {}
-        answer = ask(
-            rule, seen, last, input_tokens=1000, warm_tokens=warm, session="s", chance=chance
-        )
+        asked = {"input_tokens": 1000, "warm_tokens": warm, "continues": continues}
+        answer = ask(rule, seen, last, session="s", chance=chance, **asked)
         last = answer.replica
         next(r for r in seen if r.id == last).dispatched(answer.uncached_tokens)
     assert sum(one.running for one in seen) == 1000

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ridgeline.serving.policy.sticky import (
     EVEN,
-    LITTLE_TOKENS,
+    REQUEST_TOKENS,
     SLACK,
     Saturation,
     Score,
@@ -31,12 +31,13 @@ scores = st.lists(
 
 
 def kept(*rows: Score) -> list[str]:
-    return [score.replica for score in keep(rows, TAU).scores]
+    """Among whom a conversation's next turn goes to the cheapest."""
+    return [score.replica for score in keep(rows, TAU, continues=True).scores]
 
 
-@given(scores, st.floats(0, 1e6))
-def test_somebody_is_always_kept_and_nobody_far_beyond_the_mean(rows, tau) -> None:
-    found = keep(rows, Saturation(tau, "a test"))
+@given(scores, st.floats(0, 1e6), st.booleans())
+def test_somebody_is_always_kept_and_nobody_far_beyond_the_mean(rows, tau, continues) -> None:
+    found = keep(rows, Saturation(tau, "a test"), continues=continues)
     mean = (sum(row.load for row in rows) + 1) / len(rows)
     assert found.scores
     assert found.reason
@@ -63,23 +64,29 @@ def test_a_warm_one_with_far_more_requests_than_the_mean_lets_go() -> None:
     cold = [Score(f"c{n}", 20) for n in range(3)]
     assert kept(Score("warm", 24, 0, 4000), *cold) == ["warm"]
     assert kept(Score("warm", 40, 0, 4000), *cold) == ["c0", "c1", "c2"]
-    assert "mean load" in keep([Score("warm", 40, 0, 4000), *cold], TAU).reason
+    said = keep([Score("warm", 40, 0, 4000), *cold], TAU, continues=True).reason
+    assert said == "warm is warm but with far more requests than the mean"
 
 
-def test_a_preamble_that_a_step_computes_by_the_way_binds_nobody() -> None:
-    assert kept(Score("a", 1, 0, LITTLE_TOKENS - 1), Score("b", 1, 0)) == ["a", "b"]
+def test_a_beginning_that_many_share_binds_nobody() -> None:
+    found = keep([Score("a", 1, 0, 4000), Score("b", 1, 0)], TAU, continues=False)
+    assert [score.replica for score in found.scores] == ["a", "b"]
+    assert found.reason == "a shared beginning"
 
 
 def test_the_reason_of_letting_go_names_tau_and_where_it_comes_from() -> None:
-    said = keep([Score("w", 1, 5000, 4000), Score("c", 1)], TAU).reason
+    said = keep([Score("w", 1, 5000, 4000), Score("c", 1)], TAU, continues=True).reason
     assert "5,000 tokens more wait there" in said
     assert "tau 1,000 (a test)" in said
 
 
 def test_with_nothing_warm_and_nothing_in_flight_cost_orders_by_load() -> None:
-    assert sorted((cost(load, 0, 700), load) for load in (5, 0, 3)) == [
-        (cost(load, 0, 700), load) for load in (0, 3, 5)
-    ]
+    assert cost(0, 0, 700) < cost(3, 0, 700) < cost(5, 0, 700)
+
+
+def test_what_is_saved_is_worth_so_many_requests_beside_it() -> None:
+    assert cost(2, 0, 100) < cost(0, 0, 100 + 2 * REQUEST_TOKENS + 1)
+    assert cost(2, 0, 100) > cost(0, 0, 100 + 2 * REQUEST_TOKENS - 1)
 
 
 def test_tau_is_the_rate_times_the_wait_shared_by_the_gateways() -> None:

@@ -15,7 +15,8 @@ from ridgeline.serving.gateway.callers import Caller
 from ridgeline.serving.gateway.calls import Call, peek, with_ids, with_most_tokens
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings
 from ridgeline.serving.gateway.fleet import Fleet, Wanted
-from ridgeline.serving.gateway.ledger import Ledger
+from ridgeline.serving.gateway.going_on import Way, way_of
+from ridgeline.serving.gateway.ledger import Ledger, LimitError
 from ridgeline.serving.gateway.ledger_rows import Actual, Ask
 from ridgeline.serving.gateway.line import Line, Ticket
 from ridgeline.serving.gateway.metrics import Metrics
@@ -27,6 +28,8 @@ from ridgeline.serving.policy.price import charge
 from ridgeline.serving.policy.sizes import Sizes, estimate, learned
 from ridgeline.serving.policy.vtc import Entry
 
+#: What is left for an answer though the prompt, as it is estimated, fills the context.
+_LEAST_ROOM = 16
 #: Endpoints whose answers have no tokens of their own.
 _NO_OUTPUT = ("/v1/embeddings",)
 
@@ -35,7 +38,7 @@ _NO_OUTPUT = ("/v1/embeddings",)
 class Admitted:
     """A request that may run now; `body` is what a replica gets.
 
-    `goes_on` says that a stream which is cut can go on at another replica.
+    `way` says how a stream that is cut can go on at another replica; None where it cannot.
     """
 
     caller: Caller
@@ -44,7 +47,7 @@ class Admitted:
     wanted: Wanted
     ticket: Ticket
     ledger: Ledger
-    goes_on: bool
+    way: Way | None
 
 
 @dataclass(slots=True)
@@ -75,10 +78,10 @@ class Admission:
         self.must_serve(caller, call.model)
         exchange.model = call.model
         settings = self.config.model(call.model)
-        most = self._most(call, path, settings)
+        wanted = self._wanted(caller, call, body, headers, settings)
+        most = self._most(call, path, wanted, settings)
         if most and call.most_tokens is None and _pays(caller, settings):
             body = with_most_tokens(body, most)
-        wanted = self._wanted(caller, call, body, headers, settings)
         output_tokens = most * call.choices
         ask = Ask(
             exchange.id, caller, call.model, path, wanted.input_tokens, output_tokens,
@@ -87,7 +90,8 @@ class Admission:
         try:
             await self.ledger.reserve(ask)
         except ApiError as error:
-            self.metrics.rejected(caller.tenant, str(error.code), _kind(error))
+            limit = error.limit if isinstance(error, LimitError) else "ledger"
+            self.metrics.rejected(caller.tenant, limit, _kind(error))
             raise
         exchange.admitted_ns = self.line.now_ns()
         try:
@@ -96,11 +100,11 @@ class Admission:
         except BaseException:
             self._later(self.ledger.release(exchange.id))
             raise
-        goes_on = call.can_go_on and self.fleet.goes_on(call.model)
-        if goes_on:
+        way = way_of(self.fleet.owner(call.model), path, call, body)
+        if way is not None:
             draws = call.seed is None and call.temperature != 0
             body = with_ids(body, random.getrandbits(62) if draws else None)
-        return Admitted(caller, call, body, wanted, ticket, self.ledger, goes_on)
+        return Admitted(caller, call, body, wanted, ticket, self.ledger, way)
 
     def ended(self, exchange: Exchange, admitted: Admitted) -> None:
         """Charge what it used: known now, or found out by the recovery. Nobody waits for it."""
@@ -169,11 +173,15 @@ class Admission:
             )
         raise model_not_found(model, [one["id"] for one in visible(self.fleet.models(), caller)])
 
-    def _most(self, call: Call, path: str, settings: ModelSettings) -> int:
-        """The most tokens of one answer."""
+    def _most(self, call: Call, path: str, wanted: Wanted, settings: ModelSettings) -> int:
+        """The most tokens of one answer: no more than the context has room for."""
         if path in _NO_OUTPUT:
             return 0
-        return settings.max_output_tokens if call.most_tokens is None else call.most_tokens
+        most = settings.max_output_tokens if call.most_tokens is None else call.most_tokens
+        context = self.fleet.context(call.model)
+        if context is None or call.most_tokens is not None:
+            return min(most, context or most)
+        return min(most, max(_LEAST_ROOM, context - wanted.input_tokens))
 
     def _wanted(
         self,

@@ -5,6 +5,7 @@ removes replicas while it runs. It starts no process itself: replicas are addres
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.fleet import Fleet, LiveReplica
 from ridgeline.serving.gateway.ledger import Ledger
 from ridgeline.serving.gateway.line import Line
-from ridgeline.serving.gateway.logs import RequestLog
+from ridgeline.serving.gateway.logs import JsonHandler, RequestLog, log_to
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.proxy import Proxy
 from ridgeline.serving.gateway.record import Record
@@ -53,16 +54,20 @@ class Gateway:
         self._metrics = Metrics(self._fleet, self._record)
         self._upstream = Upstream(config.timeouts)
         self._ledger = Ledger(self._store, f"{config.worker}-{time.time_ns():x}")
+        self._ledger.on_commit = self._metrics.committed
         self._line = Line(self._fleet.slots)
         self._fleet.on_change = self._line.changed
         self._admission = Admission(config, self._fleet, self._ledger, self._line, self._metrics)
         self._replica_time = ReplicaTime(self._store)
         self._fleet.on_doing = self._replica_time.saw
+        self._redactor = Redactor([config.api_key, config.admin_key])
         self._log = RequestLog(
             Path(config.log_file) if config.log_file else None,
-            Redactor([config.api_key, config.admin_key]),
+            self._redactor,
             prompts=config.log_prompts,
         )
+        self._log.on_dropped = self._metrics.dropped
+        self._said: JsonHandler | None = None
         self._tracing = open_tracing(config.tracing, worker=config.worker)
         proxy = Proxy(
             config,
@@ -94,9 +99,11 @@ class Gateway:
         """Listen, and give the base URL. Raises OSError where the address cannot be had."""
         await self._ledger.open()
         self._log.open()
+        self._said = log_to(self._log)
         session = self._upstream.open()
         self._fleet.start(session)
         recovery = Recovery(self._ledger, self._sources, getter(session))
+        recovery.on_settled = self._metrics.recovered
         self._tasks = [
             asyncio.create_task(recovery.run(), name="recovery"),
             asyncio.create_task(self._replica_time.run(), name="replica time"),
@@ -131,11 +138,14 @@ class Gateway:
         await self._upstream.close()
         await self._ledger.close()
         self._tracing.close()
+        if self._said is not None:
+            logging.getLogger().removeHandler(self._said)
         self._log.close()
         self._store.dispose()
 
     def add_replica(self, address: ReplicaAddress) -> None:
         """A replica joins; it gets requests once it is ready. SpecError where its id is taken."""
+        self._redactor.learn(address.api_key)
         usd_per_hour = self.config.model(address.model).usd_per_hour
         self._replica_time.joined(address.id, address.model, usd_per_hour)
         self._fleet.add(address)

@@ -96,11 +96,6 @@ def with_ids(body: bytes, seed: int | None) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def with_resume(body: bytes, ids: list[int]) -> bytes:
-    """The body of a stream that goes on behind these ids."""
-    return _with(body, "resume", msgspec.json.encode({"token_ids": ids}))
-
-
 def _with(body: bytes, field: str, value: bytes) -> bytes:
     fields = _fields.decode(body)
     fields[field] = msgspec.Raw(value)

@@ -28,7 +28,6 @@ from ridgeline.serving.policy.states import State
 from ridgeline.serving.policy.sticky import Saturation
 
 GONE_S = 300  # how long a replica that left may still be asked what it did
-OWN = "ridgeline"  # what a replica says that knows `resume`: our engine, and the fake one
 MODELS_EVERY_S = 30.0  # a ready replica's list of models changes seldom (adapters)
 
 
@@ -242,14 +241,20 @@ class Fleet:
         blocks = wanted.blocks
         return self._index.warm_tokens(blocks.hashes, wanted.input_tokens, blocks.length)
 
-    def goes_on(self, model: str) -> bool:
-        """Whether a stream that is cut can go on: at least two replicas know how."""
-        able = (
-            one
+    def context(self, model: str) -> int | None:
+        """The longest sequence that all its replicas take, in tokens; None where none says."""
+        said = [
+            length
             for one in self._replicas.values()
-            if one.view.state is State.READY and one.entries.get(model, {}).get("owned_by") == OWN
-        )
-        return next(able, None) is not None and next(able, None) is not None
+            if isinstance(length := one.entries.get(model, {}).get("max_model_len"), int)
+        ]
+        return min(said, default=None)
+
+    def owner(self, model: str) -> str:
+        """What engine its replicas run (`owned_by`), where at least two are ready and all agree."""
+        ready = [one for one in self._replicas.values() if one.view.state is State.READY]
+        owners = [one.entries[model].get("owned_by") for one in ready if model in one.entries]
+        return str(owners[0]) if len(owners) > 1 and len(set(owners)) == 1 else ""
 
     @property
     def may_come(self) -> bool:
@@ -273,6 +278,7 @@ class Fleet:
                 tried,
                 wanted.input_tokens,
                 self.warm_tokens(wanted),
+                self._index.continues(wanted.blocks.hashes),
                 wanted.session,
                 chance=random.getrandbits(64),
             ),

@@ -97,6 +97,8 @@ class Ledger:
         self._owed: list[Operation] = []
         self._writer: Writer | None = None
         self._ticking: asyncio.Task[None] | None = None
+        #: Called from the writer's thread with the operations of a commit and its seconds.
+        self.on_commit: Callable[[int, float], None] = lambda *_: None
 
     @property
     def open_requests(self) -> int:
@@ -105,7 +107,7 @@ class Ledger:
 
     async def open(self) -> None:
         """Take a lease and begin; StoreError where the database cannot be written."""
-        self._writer = Writer(self._engine, self.clock)
+        self._writer = Writer(self._engine, self.clock, self.on_commit)
         await self._done(Aside(self._renew))
         self._renewed_ns = self._pruned_ns = self.clock()
         self._ticking = asyncio.create_task(self._tick_for_ever())
@@ -291,21 +293,31 @@ class Ledger:
         return [Reservation._make((*row[:8], nano(row.usd), *row[9:])) for row in rows]
 
 
-def refused(refusal: Refusal) -> ApiError:
+class LimitError(ApiError):
+    """A limit has no room; `limit` is its name, for whoever counts."""
+
+    def __init__(self, limit: str, status: int, message: str, **told: Any) -> None:
+        super().__init__(status, message, **told)
+        self.limit = limit
+
+
+def refused(refusal: Refusal) -> LimitError:
     """The answer to a request for which a limit has no room."""
     subject, decision = refusal
     whose = "tenant" if subject.startswith("tenant:") else "key"
     text = f"The {whose}'s limit {decision.limit} has no room: {decision.reason}."
     if isinstance(decision, Never):
         is_output = decision.limit.startswith("output")
-        return ApiError(
+        return LimitError(
+            decision.limit,
             400,
             f"{text} Waiting does not help: ask for less, or have the limit raised.",
             param="max_tokens" if is_output else None,
             code="request_too_large",
         )
     retry_s = max(1, math.ceil(decision.retry_after_s))
-    return ApiError(
+    return LimitError(
+        decision.limit,
         429,
         f"{text} Try again in {retry_s} s.",
         code="insufficient_quota" if decision.limit == "budget" else "rate_limit_exceeded",

@@ -50,7 +50,7 @@ class Sql:
         missing = [subject for subject in wanted if subject not in found]
         if missing and self._postgres:
             # A row that is not there cannot be locked: two workers would both begin from nothing.
-            self._many("ensure", [(subject, "") for subject in missing])
+            self._many("ensure", [(subject, "{}") for subject in missing])
             found |= self._states(missing)
         return found
 
@@ -91,7 +91,7 @@ class Sql:
 
     def _states(self, subjects: Sequence[str]) -> dict[str, str]:
         cursor = self._connection.exec_driver_sql(self._text["lock"], (self._list(subjects),))
-        return {subject: state for subject, state in cursor.fetchall() if state}
+        return {subject: state for subject, state in cursor.fetchall()}
 
     def _list(self, values: Sequence[str]) -> Any:
         return list(values) if self._postgres else json.dumps(list(values))

@@ -46,8 +46,14 @@ class Writer:
     tried as if nothing had been. Where one operation of many is at fault, the others succeed.
     """
 
-    def __init__(self, engine: Engine, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Callable[[], int],
+        on_commit: Callable[[int, float], None] = lambda *_: None,
+    ) -> None:
         self._engine = engine
+        self._on_commit = on_commit
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[Sequence[Waiting] | None] = queue.SimpleQueue()
@@ -122,8 +128,12 @@ class Writer:
         for left in reversed(range(_TRIES)):
             try:
                 connection, sql = self._connected()
+                began_s = time.perf_counter()
                 with _begun(connection):
-                    return Batch(connection, sql, self._calendar, self._clock).run(operations)
+                    batch = Batch(connection, sql, self._calendar, self._clock)
+                    answers = batch.run(operations)
+                self._on_commit(len(operations), time.perf_counter() - began_s)
+                return answers
             except (OperationalError, InterfaceError) as error:
                 self._disconnect()
                 if not left or getattr(error.orig, "sqlstate", None) not in _AGAIN:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from ridgeline.serving.gateway.admission import Admission, Admitted
 from ridgeline.serving.gateway.callers import Caller
-from ridgeline.serving.gateway.calls import peek, with_model, with_resume, with_usage
+from ridgeline.serving.gateway.calls import peek, with_model, with_usage
 from ridgeline.serving.gateway.config import GatewayConfig
 from ridgeline.serving.gateway.dialects import DIALECTS, Dialect, Translation
 from ridgeline.serving.gateway.fleet import Dispatch, Fleet, Wanted
@@ -28,7 +28,7 @@ from ridgeline.serving.gateway.prompt_blocks import prompt_blocks
 from ridgeline.serving.gateway.record import CANCELLED, Exchange, Record
 from ridgeline.serving.gateway.relay import CutError, Relay
 from ridgeline.serving.gateway.sse import EventStream, usage_of
-from ridgeline.serving.gateway.tracing import Trace, Tracing
+from ridgeline.serving.gateway.tracing import NoTrace, Trace, Tracing
 from ridgeline.serving.gateway.upstream import (
     Answer,
     BrokenError,
@@ -114,7 +114,7 @@ class Proxy:
             new_id(), request.path, time.monotonic_ns(), time.time(), client_id=client_id(request)
         )
         dialect = DIALECTS.get(request.path)
-        trace = self.tracing.begin({}, exchange.started_unix_s)
+        trace = NoTrace()
         asked = Asked(request, request[CALLER], dialect, None, exchange, trace)
         try:
             path, body = await self._read(asked)
@@ -246,7 +246,9 @@ class Attempt:
     async def run(self, path: str, body: bytes) -> web.StreamResponse:
         """The answer. Raises RetryableError, BusyError or CutError: another may still be asked."""
         if self.asked.relay is not None:
-            body = with_resume(body, self.asked.relay.events.ids)
+            rest = self.asked.relay.rest_of_it()
+            assert rest is not None, "else it would not have been cut"
+            body = rest
         replica, exchange = self.dispatch.replica, self.asked.exchange
         theirs = replica.names.get(self.model, self.model)
         if theirs != self.model:
@@ -312,7 +314,7 @@ class Attempt:
             self.dispatch,
             admitted,
             asked.translation.stream() if asked.translation is not None else None,
-            EventStream(asks, hide_ids=admitted is not None and admitted.goes_on),
+            EventStream(asks, hide_ids=admitted is not None and admitted.way is not None),
         )
 
     def _whole(self, answer: Answer, body: bytes) -> web.Response:

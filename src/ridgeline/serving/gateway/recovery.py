@@ -66,6 +66,8 @@ class Recovery:
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
         #: Replicas that did not answer in this round: nobody waits for them a second time.
         self._silent: set[str] = set()
+        #: Called with the basis of each entry that was written afterwards.
+        self.on_settled: Callable[[str], None] = lambda _: None
 
     async def run(self) -> None:
         """Rounds for ever; a database that fails is tried again."""
@@ -94,9 +96,11 @@ class Recovery:
             return False
         actual = _actual(row, conclusion) if isinstance(conclusion, Found) else None
         try:
-            await self._ledger.recover(row, actual)
+            entry = await self._ledger.recover(row, actual)
         except StoreError:  # it was logged; the next round tries again
             return False
+        if entry is not None and actual is not None:
+            self.on_settled(actual.basis)
         _LOG.info("settled %s afterwards: %s", row.request_id, conclusion.reason)
         return True
 

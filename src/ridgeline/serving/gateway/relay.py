@@ -16,6 +16,7 @@ from aiohttp import web
 from ridgeline.serving.gateway.admission import Admitted
 from ridgeline.serving.gateway.dialects import Stream
 from ridgeline.serving.gateway.fleet import Dispatch
+from ridgeline.serving.gateway.going_on import Way, body_to_go_on
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.record import Exchange, Record
 from ridgeline.serving.gateway.sse import EventStream, TooLongEventError
@@ -62,7 +63,8 @@ class Relay:
     async def go_on(self, dispatch: Dispatch, answer: Answer) -> web.StreamResponse:
         """The rest of a stream that was cut, from another replica. Raises as `run` does."""
         self.dispatch = dispatch
-        self.events.again()
+        assert self.admitted is not None
+        self.events.again(len(self.events.ids) if self.admitted.way is Way.PROMPT else 0)
         piece = await answer.piece()
         if not piece:
             raise RetryableError(f"replica {answer.replica.id} sent an empty stream", stale=True)
@@ -82,7 +84,7 @@ class Relay:
             self.exchange.failed(502, problem.message)
             await self._write(self.events.error)
             return await self._end(None)
-        if problem is not None and self.events.finished:
+        if problem is not None and self._has_it_all:
             # All of the answer came; only the word that it ended is missing.
             await self._write(b"data: [DONE]\n\n")
             return await self._end(None)
@@ -97,9 +99,24 @@ class Relay:
 
     def _must_not_be_cut(self, problem: ApiError) -> None:
         """CutError where another replica can go on."""
-        can = self.admitted is not None and self.admitted.goes_on and not self.events.finished
-        if can and self.events.ids:
-            raise CutError(problem.message)
+        if self.events.finished or not self.events.ids or self.rest_of_it() is None:
+            return
+        raise CutError(problem.message)
+
+    def rest_of_it(self) -> bytes | None:
+        """The body that asks another replica for the rest; None where none can give it."""
+        admitted, events = self.admitted, self.events
+        if admitted is None or admitted.way is None:
+            return None
+        return body_to_go_on(admitted.body, admitted.way, events.prompt_ids, events.ids)
+
+    @property
+    def _has_it_all(self) -> bool:
+        """Whether nothing is missing but the word that it ended."""
+        call = self.admitted.call if self.admitted is not None else None
+        return (
+            self.events.finished and call is not None and call.choices == 1 and not call.wants_usage
+        )
 
     async def _end(self, problem: ApiError | None) -> web.StreamResponse:
         self.exchange.usage = self.events.usage

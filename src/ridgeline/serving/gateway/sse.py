@@ -14,7 +14,7 @@ MOST_EVENT_BYTES = 4 * 1024 * 1024
 # this is only ever the end of the object.
 _NO_USAGE = re.compile(rb',\s?"usage":\s?null\}(\s*)$')
 # What only we have asked for. In a string its quotes would be escaped.
-_IDS = re.compile(rb',\s?"(?:prompt_)?token_ids":\s?\[[^\]]*\]')
+_IDS = re.compile(rb',\s?"(?:prompt_)?token_ids":\s?(?:\[[^\]]*\]|null)')
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _DONE = b"[DONE]"
 
@@ -42,6 +42,7 @@ class _Delta(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
     finish_reason: str | None = None
     text: str | None = None
     delta: _Delta | None = None
@@ -73,8 +74,9 @@ class EventStream:
 
     With `hide_ids` token ids are kept back too; `ids` has them where the replica tells them.
     `ended` turns true with `[DONE]` or an error event (kept back as `error`): whatever stops before
-    was cut, though the answer may be whole already (`finished`). `contents` counts tokens where
-    their ids are told, else events that carry text or tool calls, about one for a token.
+    was cut, though the answer may be whole already (`finished`). Of the ids, the first `carried`
+    were part of the prompt for the replica that went on, so its usage is put right. `contents`
+    counts tokens where their ids are told, else events that carry text or tool calls.
     """
 
     hide_usage: bool
@@ -82,6 +84,8 @@ class EventStream:
     ended: bool = False
     finished: bool = False
     ids: list[int] = field(default_factory=list)
+    prompt_ids: list[int] = field(default_factory=list)
+    carried: int = 0
     error: bytes = b""
     usage: Usage | None = None
     contents: int = 0
@@ -98,20 +102,36 @@ class EventStream:
             event = buffer[begin : end.end()]
             begin = end.end()
             if self._read(event):
-                if self.hide_usage and b'"usage"' in event:
-                    event = _NO_USAGE.sub(rb"}\1", event)
-                if self.hide_ids:
-                    event = _IDS.sub(b"", event)
-                passed.append(event)
+                passed.append(self._shown(event))
         self._rest = buffer[begin:]
         if len(self._rest) > MOST_EVENT_BYTES:
             raise TooLongEventError(f"an event of more than {MOST_EVENT_BYTES:,} bytes")
         return b"".join(passed)
 
-    def again(self) -> None:
-        """Another replica goes on: what the first one left unfinished is void."""
+    def again(self, carried: int) -> None:
+        """Another replica goes on, with so many ids in its prompt; the first one's rest is void."""
         self._rest = b""
         self.ended, self.error = False, b""
+        self.carried = carried
+
+    def _shown(self, event: bytes) -> bytes:
+        """The event as the client gets it."""
+        if b'"usage"' in event:
+            if self.hide_usage:
+                event = _NO_USAGE.sub(rb"}\1", event)
+            elif self.carried and self.usage is not None:
+                event = _with_usage(event, self.usage)
+        return _IDS.sub(b"", event) if self.hide_ids else event
+
+    def _put_right(self, usage: Usage) -> Usage:
+        """The usage of the whole answer, where its last replica took the beginning for prompt."""
+        if not self.carried:
+            return usage
+        return Usage(
+            usage.prompt_tokens - self.carried,
+            usage.completion_tokens + self.carried,
+            usage.prompt_tokens_details,
+        )
 
     def _read(self, event: bytes) -> bool:
         """Take what there is to know from an event; false where the client must not see it."""
@@ -133,12 +153,28 @@ class EventStream:
                 said = len(choice.token_ids)
             elif choice.says_something:
                 said = said or 1
+            if choice.prompt_token_ids and not self.prompt_ids:
+                self.prompt_ids = choice.prompt_token_ids
             self.finished = self.finished or choice.finish_reason is not None
         self.contents += said
         if chunk.usage is not None:
-            self.usage = chunk.usage
+            self.usage = self._put_right(chunk.usage)
             return bool(chunk.choices) or not self.hide_usage
         return True
+
+
+def _with_usage(event: bytes, usage: Usage) -> bytes:
+    """A usage chunk with other numbers."""
+    chunk = msgspec.json.decode(_data(event))
+    if not isinstance(chunk.get("usage"), dict):
+        return event
+    total = usage.prompt_tokens + usage.completion_tokens
+    chunk["usage"] |= {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": total,
+    }
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
 def _data(event: bytes) -> bytes:

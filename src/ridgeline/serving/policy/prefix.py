@@ -7,7 +7,9 @@ replica's own cache, which nobody has to ask. Called by the gateway's fleet and 
 
 The law: whoever has a block has all blocks before it. A prompt is recorded tail first, so a block
 is always older than its parents and is forgotten before them. Therefore the longest known
-beginning is found by bisection, O(log blocks) for a replica, and no tree is needed.
+beginning is found by bisection, O(log blocks) for a replica, and no tree is needed. Of each block
+it is kept whether any prompt went on behind it, for that tells a conversation's next turn (it
+begins with all that is known of the turn before) from prompts that only begin alike.
 """
 
 from bisect import bisect_left
@@ -26,7 +28,7 @@ class PrefixIndex:
             raise ValueError(f"an index of {default_blocks} blocks a replica remembers nothing")
         self._default = default_blocks
         self._most: dict[str, int] = {}
-        self._recent: dict[str, OrderedDict[int, None]] = {}
+        self._recent: dict[str, OrderedDict[int, bool]] = {}  # newest last; whether more follows
 
     def __len__(self) -> int:
         """Blocks that are remembered, over all replicas."""
@@ -51,13 +53,23 @@ class PrefixIndex:
             for replica, count in self.match(blocks).items()
         }
 
+    def continues(self, blocks: Sequence[int]) -> bool:
+        """Whether the prompt goes on where former ones ended, on those replicas that have most."""
+        found = self.match(blocks)
+        if not found:
+            return False
+        most = max(found.values())
+        last = blocks[most - 1]
+        return not any(self._recent[one][last] for one, count in found.items() if count == most)
+
     def record(self, replica: str, blocks: Sequence[int]) -> None:
         """The prompt was sent to this replica."""
         recent = self._recent.setdefault(replica, OrderedDict())
-        move = recent.move_to_end
+        move, known, follows = recent.move_to_end, recent.get, False
         for block in reversed(blocks):
-            recent[block] = None
+            recent[block] = known(block, False) or follows
             move(block)
+            follows = True
         self._forget(replica, recent)
 
     def resize(self, replica: str, blocks: int) -> None:
@@ -71,13 +83,13 @@ class PrefixIndex:
         self._recent.pop(replica, None)
         self._most.pop(replica, None)
 
-    def _forget(self, replica: str, recent: OrderedDict[int, None]) -> None:
+    def _forget(self, replica: str, recent: OrderedDict[int, bool]) -> None:
         most = self._most.get(replica, self._default)
         while len(recent) > most:
             recent.popitem(last=False)
 
 
-def _known(recent: OrderedDict[int, None], blocks: Sequence[int]) -> int:
+def _known(recent: OrderedDict[int, bool], blocks: Sequence[int]) -> int:
     """How many of the leading blocks are there; the first one is."""
     # False for the blocks that are there, then True: what a bisection needs.
     return bisect_left(blocks, True, 1, key=lambda block: block not in recent)

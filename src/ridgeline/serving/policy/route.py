@@ -96,7 +96,8 @@ class Sent:
 class Request:
     """What a rule sees of a request. `tried` are replicas that failed to take it.
 
-    `warm_tokens` says how many of its `input_tokens` each replica is believed to have cached.
+    `warm_tokens` says how many of its `input_tokens` each replica is believed to have cached, and
+    `continues` that it goes on where a former one ended: a conversation's next turn.
     `session` is what the client calls its conversation. `chance` is 64 random bits.
     """
 
@@ -104,6 +105,7 @@ class Request:
     tried: frozenset[str] = field(default=frozenset())
     input_tokens: int = 1
     warm_tokens: Mapping[str, int] = field(default_factory=dict)
+    continues: bool = False
     session: str = ""
     adapter: str | None = None
     chance: int = 0
@@ -204,9 +206,9 @@ def session(view: View, able: list[Replica]) -> Route:
 
 
 def prefix_sticky(view: View, able: list[Replica]) -> Route:
-    """Where the prompt's beginning is cached until that replica is saturated, else the cheapest."""
+    """Where the conversation is cached until that replica is saturated, else the cheapest."""
     scores = _scores(view, able)
-    kept = keep(scores, view.saturation)
+    kept = keep(scores, view.saturation, continues=view.request.continues)
     least = min(map(_cost, kept.scores))
     chosen = _least([score for score in kept.scores if score.cost == least], view.last)
     has = f"has {chosen.warm_tokens:,} of {view.request.input_tokens:,} tokens"

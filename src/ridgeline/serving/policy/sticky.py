@@ -1,25 +1,30 @@
 """Who keeps a prompt whose beginning is warm somewhere: sticky until saturated. Pure.
 
 Called by `route`. Computing a prompt where its beginning is cached saves prefill; always going
-there makes a hot spot. So a warm replica keeps its prompts until it is saturated, which two bounds
-say, and each bounds one resource:
+there makes a hot spot. Two kinds of warmth are told apart.
+
+A conversation's next turn stays where the conversation is, for nobody else will ever ask for that
+text, until the replica is saturated. Two bounds say so, and each bounds one resource:
 
     prefill    tokens in flight and not yet computed: at most `tau` more there than on a cold one
-    decode     requests there: at most `EVEN` times the mean and `SLACK` more
+    decode     requests there: at most `EVEN` times the mean, or the mean and `SLACK` more
+
+A beginning that many prompts share is worth having on many replicas. So it draws nobody: it only
+makes a replica cheaper, by what is saved now, and load decides where the saving is small.
 
 tau = peak prefill tokens/s x the wait that is allowed for the sake of warmth, so it is a number of
 the step-time model or of a measurement, and no weight that somebody tuned for one workload.
 Source: llm-d's prefix-cache affinity, 2026 (prefill); consistent hashing with bounded loads,
-Mirrokni et al. 2016 (decode).
+Mirrokni et al. 2016 (decode); decisions/0020 for what was measured.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 WARM = 0.8  # a replica is warm that has this share of what the warmest one has
-LITTLE_TOKENS = 256  # less saves nothing: a step reads all weights, and these pass by the way
 EVEN = 1.25
-SLACK = 4
+SLACK = 6
+REQUEST_TOKENS = 512  # prompt tokens that delay others as much as one more request beside them
 ADAPTER_S = 0.25  # to load an adapter that a replica does not hold
 
 
@@ -49,7 +54,7 @@ def saturation(tokens_per_s: float, wait_s: float, source: str, *, gateways: int
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a decision knew of one replica; the lowest `cost` wins.
+    """What a decision knew of one replica; among those it kept the lowest `cost` wins.
 
     `backlog_tokens` were sent there and are not computed yet. Of this prompt `warm_tokens` are
     believed to be cached there, and `uncached_tokens` are what it would add.
@@ -60,15 +65,12 @@ class Score:
     backlog_tokens: int = 0
     warm_tokens: int = 0
     uncached_tokens: int = 0
-    cost: float = 0.0
+    cost: int = 0
 
 
-def cost(load: int, backlog_tokens: int, uncached_tokens: int) -> float:
-    """Prompt tokens before the first answer token, times the requests that then share the steps.
-
-    With nothing warm and nothing in flight it orders by load. Source: SGLang's LMetric.
-    """
-    return float((backlog_tokens + uncached_tokens) * (load + 1))
+def cost(load: int, backlog_tokens: int, uncached_tokens: int) -> int:
+    """What a request waits for and slows down there, in prompt tokens."""
+    return backlog_tokens + uncached_tokens + REQUEST_TOKENS * load
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +81,22 @@ class Kept:
     reason: str
 
 
-def keep(scores: Sequence[Score], saturation: Saturation) -> Kept:
-    """The warm replicas while they are not saturated, else those that are not too loaded."""
+def keep(scores: Sequence[Score], saturation: Saturation, *, continues: bool) -> Kept:
+    """Of a conversation the warm replicas while they are not saturated, else the even ones."""
     even = _even(scores)
     best = max(score.warm_tokens for score in scores)
-    if best < LITTLE_TOKENS:
-        return Kept(even, "little is warm" if best else "nothing is warm")
+    if not best or not continues:
+        return Kept(even, "a shared beginning" if best else "nothing is warm")
     warm = [score for score in scores if score.warm_tokens >= WARM * best]
     idle = [score for score in warm if score in even]
     if not idle:
-        return Kept(even, f"{_names(warm)} warm but with over {EVEN:g}x the mean load")
+        return Kept(even, f"{_names(warm)} warm but with far more requests than the mean")
     cold = [score.backlog_tokens for score in even if score not in warm]
     gap = min(score.backlog_tokens for score in idle) - min(cold, default=0)
     if cold and gap > saturation.tokens:
         said = f"{gap:,} tokens more wait there than elsewhere, over tau {saturation.tokens:,.0f}"
         return Kept(even, f"{_names(idle)} warm but saturated: {said} ({saturation.source})")
-    return Kept(idle, "warm")
+    return Kept(idle, "its conversation is there")
 
 
 def _even(scores: Sequence[Score]) -> list[Score]:

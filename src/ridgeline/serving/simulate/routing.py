@@ -192,6 +192,7 @@ class _World:
             _MODEL,
             input_tokens=turn.prompt_tokens,
             warm_tokens=self._index.warm_tokens(blocks, turn.prompt_tokens, length),
+            continues=self._index.continues(blocks),
             session=session,
             chance=self._chance.getrandbits(64),
         )
