@@ -45,9 +45,9 @@ Taken = Mapping[str, Mapping[str, list[Run]]]
 
 def cases(options: argparse.Namespace) -> list[Case]:
     """Ten-turn chats, the same behind a system prompt, a heavy tail, and a recorded trace."""
-    size, spread = (0.2 if options.quick else 1.0), options.replicas / 4
-    talks = {"said_tokens": 300, "answer_tokens": 40, "think_s": 1.0}
-    count, per_s = round(60 * size), 3.0 * spread
+    size, spread = (0.2 if options.quick else 1.0), options.replicas / 8
+    talks = {"said_tokens": 200, "answer_tokens": 60, "think_s": 1.0}
+    count, per_s = round(100 * size), 6.0 * spread
     found = [
         Case("chats", chats(count, per_s=per_s, **talks)),
         Case(
@@ -55,12 +55,12 @@ def cases(options: argparse.Namespace) -> list[Case]:
             chats(count, per_s=per_s, system_tokens=1024, **talks),
             system_tokens=1024,
         ),
-        Case("heavy tail", heavy_tail(round(600 * size), per_s=16.0 * spread, answer_tokens=30)),
+        Case("heavy tail", heavy_tail(round(900 * size), per_s=32.0 * spread, answer_tokens=30)),
     ]
     if TRACE.exists():
         trace = read_trace(TRACE)
         fitting = (one for one in trace.requests if one.prompt_tokens < MOST_TOKENS)
-        recorded = of_trace(islice(fitting, round(160 * size)), speed=spread)
+        recorded = of_trace(islice(fitting, round(300 * size)), speed=2.0 * spread)
         found.append(Case("mooncake", recorded, block_tokens=trace.block_tokens))
     return [one for one in found if one.name in (options.case or [each.name for each in found])]
 
@@ -183,7 +183,7 @@ def _options() -> argparse.Namespace:
     add_options(parser)
     parser.add_argument("--peer", type=_peers, default=list(PEERS), metavar=",".join(PEERS))
     parser.add_argument("--case", action="append", help="only this one; repeatable")
-    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--replicas", type=int, default=8)
     parser.add_argument("--rounds", type=int)
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)

@@ -179,6 +179,20 @@ def test_what_is_kept_says_for_whom() -> None:
     assert picked(queue, 4, 31).entry.request_id == "b1"
 
 
+def test_patience_for_one_large_request_is_not_inherited_by_the_next() -> None:
+    queue = FairQueue()
+    queue.add(entry("running", tenant="z"), 0)
+    picked(queue, 4)
+    for name in ("large", "next"):
+        queue.add(entry(name, tenant="a", slots=4), 0)
+    for n in range(3):
+        queue.add(entry(f"b{n}", tenant="b"), 0)
+    queue.end(picked(queue, 4).entry.request_id)
+    queue.leave("large")
+    queue.end(picked(queue, 4, 31).entry.request_id)  # "next" is passed for the first time
+    assert isinstance(queue.pick(4, 62 * NS), Nobody)
+
+
 def test_what_is_undone_leaves_no_trace() -> None:
     queue = FairQueue()
     queue.add(entry("one"), 0)

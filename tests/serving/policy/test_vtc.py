@@ -140,6 +140,31 @@ def test_connecting_and_leaving_for_ever_leaves_nothing_behind() -> None:
     assert (queue.queued, queue.queued_bytes, counters.queued_input) == (0, 0, 0)
 
 
+def test_a_debtor_who_comes_and_goes_is_remembered_once() -> None:
+    queue = FairQueue()
+    queue.add(entry("a", "a", inputs=10_000), 0)
+    queue.add(entry("b", "b"), 0)
+    queue.end(picked(queue))
+    for n in range(1_000):
+        queue.add(entry(f"a{n}", "a"), 0)
+        queue.leave(f"a{n}")
+    assert len(queue.lanes[2].counters._resting) == 1
+
+
+def test_what_passes_a_large_request_widens_the_bound_by_as_much() -> None:
+    queue = FairQueue()
+    counters = queue.lanes[2].counters
+    queue.add(entry("z", "z"), 0)
+    picked(queue, 4)
+    queue.add(entry("large", "a", slots=4), 0)
+    for n in range(20):
+        queue.add(entry(f"b{n}", "b"), 0)
+    for _ in range(19):
+        queue.end(picked(queue, 4))
+        assert counters.gap() <= counters.gap_bound
+    assert counters.gap() == 1_900
+
+
 def test_counters_stay_small_and_keep_the_order() -> None:
     queue = FairQueue()
     for n in range(60):

@@ -253,6 +253,7 @@ def _shown(replica: LiveReplica, now_ns: int) -> dict[str, Any]:
         "address": replica.address.root,
         "state": view.state.value,
         "reason": replica.note or replica.health.reason,
+        "stages_s": {name: round(spent_s, 3) for name, spent_s in replica.stages.items()},
         "models": sorted(view.models or ()),
         "in_flight": view.running,
         "prefilling_tokens": view.uncached_tokens,

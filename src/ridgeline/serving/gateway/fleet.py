@@ -27,6 +27,7 @@ from ridgeline.serving.policy.route import NoRoute, Replica, Request, Route, Sen
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.policy.sticky import Saturation
 
+MOST_STAGES = 16
 GONE_S = 300  # how long a replica that left may still be asked what it did
 MODELS_EVERY_S = 30.0  # a ready replica's list of models changes seldom (adapters)
 
@@ -49,8 +50,19 @@ class LiveReplica:
     requests: int = 0
     failures: int = 0
     note: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
+    stage_ns: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def at(self, stage: str, now_ns: int) -> None:
+        """It is at this stage of its start; the time since the last look belongs to it."""
+        if self.stage_ns:
+            if stage not in self.stages and len(self.stages) >= MOST_STAGES:
+                stage = "other"  # its own words are not bounded
+            spent_s = (now_ns - self.stage_ns) / 1e9
+            self.stages[stage] = self.stages.get(stage, 0.0) + spent_s
+        self.stage_ns = now_ns
 
     @property
     def id(self) -> str:
@@ -358,6 +370,8 @@ class Fleet:
         self.does(replica)
         if replica.view.state is before:
             return
+        if replica.view.state in (State.STARTING, State.LOADING) and before is not State.STARTING:
+            replica.stages, replica.stage_ns = {}, time.monotonic_ns()  # it begins anew
         if replica.view.state is not State.READY:
             replica.ready.clear()
             return
@@ -380,6 +394,8 @@ class Fleet:
         while True:
             sign = await probe.ready()
             was_ready = replica.view.state is State.READY
+            if not was_ready:
+                replica.note = probe.said
             stale = time.monotonic_ns() - models_ns > MODELS_EVERY_S * 1e9
             if sign is Sign.READY and (stale or not was_ready):
                 sign = await self._learn_models(replica, probe)
@@ -390,6 +406,8 @@ class Fleet:
                 await self._learn_load(replica, probe)
             self._judge(replica, sign)
             ready = replica.view.state is State.READY
+            if not was_ready:
+                replica.at(replica.note or replica.view.state.value, time.monotonic_ns())
             await asyncio.sleep(
                 self._config.probe_every_s if ready else self._config.probe_starting_s
             )

@@ -59,13 +59,15 @@ class Probe:
         self._headers = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
         self._timeout = ClientTimeout(total=within_s)
         self._ready_path: str | None = None
+        #: What it said with its last "not ready": the stage of its start, where it tells one.
+        self.said = ""
 
     async def ready(self) -> Sign:
         """Whether the replica takes requests; remembers which path it answers on."""
         paths = (self._ready_path,) if self._ready_path else _PATHS
         for path in paths:
             try:
-                status, _ = await self._get(path, most_bytes=_MOST_BYTES)
+                status, body = await self._get(path, most_bytes=_MOST_BYTES)
             except TimeoutError:
                 return Sign.SILENT
             except (ClientError, OSError):
@@ -74,6 +76,7 @@ class Probe:
                 return Sign.NOT_READY
             if status in _NO_SUCH_PATH:
                 continue
+            self.said = "" if status == 200 else _stage(body)
             if status == 200:
                 self._ready_path = path
             return Sign.READY if status == 200 else Sign.NOT_READY
@@ -131,6 +134,23 @@ class Probe:
             self._root + path, headers=self._headers, timeout=self._timeout, allow_redirects=False
         ) as answer:
             return answer.status, await _bounded(answer, most_bytes)
+
+
+def _stage(body: bytes) -> str:
+    """What a "not ready" says of itself: `{"stage"}`, or OpenAI's error message."""
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(told, dict):
+        return ""
+    error = told.get("error")
+    said = (
+        told.get("stage")
+        or told.get("status")
+        or (error.get("message") if isinstance(error, dict) else None)
+    )
+    return str(said)[:200] if said else ""
 
 
 async def _bounded(answer: ClientResponse, most_bytes: int) -> bytes:

@@ -52,7 +52,7 @@ def saturation(tokens_per_s: float, wait_s: float, source: str, *, gateways: int
     return Saturation(tokens_per_s * wait_s / gateways, said, adapter)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which would treble what one costs: a decision makes many
 class Score:
     """What a decision knew of one replica; among those it kept the lowest `cost` wins.
 
@@ -83,15 +83,17 @@ class Kept:
 
 def keep(scores: Sequence[Score], saturation: Saturation, *, continues: bool) -> Kept:
     """Of a conversation the warm replicas while they are not saturated, else the even ones."""
-    even = _even(scores)
+    most = _most(scores)
+    even = [score for score in scores if score.load + 1 <= most]
     best = max(score.warm_tokens for score in scores)
     if not best or not continues:
         return Kept(even, "a shared beginning" if best else "nothing is warm")
-    warm = [score for score in scores if score.warm_tokens >= WARM * best]
-    idle = [score for score in warm if score in even]
+    enough = WARM * best
+    idle = [score for score in even if score.warm_tokens >= enough]
     if not idle:
+        warm = [score for score in scores if score.warm_tokens >= enough]
         return Kept(even, f"{_names(warm)} warm but with far more requests than the mean")
-    cold = [score.backlog_tokens for score in even if score not in warm]
+    cold = [score.backlog_tokens for score in even if score.warm_tokens < enough]
     gap = min(score.backlog_tokens for score in idle) - min(cold, default=0)
     if cold and gap > saturation.tokens:
         said = f"{gap:,} tokens more wait there than elsewhere, over tau {saturation.tokens:,.0f}"
@@ -99,11 +101,10 @@ def keep(scores: Sequence[Score], saturation: Saturation, *, continues: bool) ->
     return Kept(idle, "its conversation is there")
 
 
-def _even(scores: Sequence[Score]) -> list[Score]:
-    """Those that one more request would not load far beyond the mean; never none."""
-    mean = (sum(score.load for score in scores) + 1) / len(scores)
-    most = max(EVEN * mean, mean + SLACK)
-    return [score for score in scores if score.load + 1 <= most]
+def _most(scores: Sequence[Score]) -> float:
+    """The most load that is not far beyond the mean, one more request counted."""
+    mean = (sum([score.load for score in scores]) + 1) / len(scores)
+    return max(EVEN * mean, mean + SLACK)
 
 
 def _names(scores: Sequence[Score]) -> str:

@@ -13,6 +13,8 @@ time passed through it; so nobody is given credit over a tenant whose queue is j
         the most, at any start, of (its input + 2 x what the tenant's running may yet say) / weight
         + 2 x the most that one tenant runs at once x the largest error of an estimate of input
     so over any time in which both queue, what they were served differs by twice that at most.
+    Where one passes another whose head is too large for what is free, what it is ahead by then is
+    added to its start: the law without that holds for requests of one slot.
 
 Source of the idea: Sheng et al., Fairness in Serving Large Language Models, 2023. Ours differs in
 the join rule (start-time fair queueing's, Goyal et al. 1996; decisions/0019 says why).
@@ -129,7 +131,9 @@ class Counters:
         return waiting
 
     def start(self, flow: Flow) -> Waiting:
-        """The head of a flow whose turn it is starts to run: its input is charged."""
+        """The head of a flow starts to run: its input is charged."""
+        least = self.least()
+        ahead_by = flow.counter - least.counter if least else 0.0
         self.virtual = max(self.virtual, flow.counter)
         waiting = self.leave(flow, flow.head.entry.request_id)
         entry = waiting.entry
@@ -138,7 +142,7 @@ class Counters:
         charge = INPUT_WEIGHT * entry.input_tokens / entry.weight
         flow.counter += charge
         self._most_running = max(self._most_running, flow.running)
-        self._largest_start = max(self._largest_start, charge + flow.owed)
+        self._largest_start = max(self._largest_start, ahead_by + charge + flow.owed)
         self._forget()
         return waiting
 
