@@ -2,8 +2,8 @@
 
 Law of this file: every pair is a whole request's part of the ledger (reserve, dispatch, a decision,
 settle) with all limits on tenant and key. The reference is the same ledger with a transaction for
-each operation, in the same rounds. Targets: one client's pair within 2 ms, over 3,000 pairs/s of
-64 clients, and sharing at least doubles that.
+each operation, in the same rounds. Targets: one client's pair within 2 ms; at most a third of a
+millisecond of a core for each of 64 clients' pairs, which is 3,000 pairs/s; sharing is worth 2x.
 """
 
 import argparse
@@ -89,35 +89,26 @@ async def rows_of(url: str, rounds: int, pairs: int) -> list[Row]:
         shared.append(await run(url, CLIENTS, pairs))
         single.append(await run(url, CLIENTS, pairs // 4, shared=False))
     one_s = [median(times.reserve_s) + median(times.settle_s) for times in alone]
-    rates = [times.pairs_per_s for times in shared]
-    alone_ms = measured("1 client: a pair, p50", "ms", median(one_s) * 1e3, better=Better.LESS)
-    both = ("reserve", "settle")
+    cpu_ms = median(times.cpu_s for times in shared) * 1e3
     return [
-        bounded(alone_ms, 2.0),
-        *(
-            measured(
-                f"1 client: {half}, p50", "ms", _p50_ms([getattr(t, f"{half}_s") for t in alone])
-            )
-            for half in both
-        ),
-        *(
-            measured(
-                f"{CLIENTS} clients: {half}, p50",
-                "ms",
-                _p50_ms([getattr(t, f"{half}_s") for t in shared]),
-            )
-            for half in both
-        ),
-        bounded(measured(f"{CLIENTS} clients", "pairs/s", median(rates)), 3_000),
+        bounded(_ms("c1: a pair, p50", median(one_s) * 1e3), 2.0),
+        _ms("c1: reserve, p50", _p50_ms([times.reserve_s for times in alone])),
+        _ms("c1: settle, p50", _p50_ms([times.settle_s for times in alone])),
+        _ms("c64: reserve, p50", _p50_ms([times.reserve_s for times in shared])),
+        _ms("c64: settle, p50", _p50_ms([times.settle_s for times in shared])),
         compared(
-            f"{CLIENTS} clients, beside one transaction for each",
+            "c64",
             "pairs/s",
-            rates,
+            [times.pairs_per_s for times in shared],
             [times.pairs_per_s for times in single],
             target=2.0,
         ),
-        measured(f"{CLIENTS} clients: CPU", "ms/pair", median(t.cpu_s for t in shared) * 1e3),
+        bounded(_ms("c64: CPU for a pair", cpu_ms), 1 / 3),
     ]
+
+
+def _ms(case: str, value: float) -> Row:
+    return measured(case, "ms", value, better=Better.LESS)
 
 
 def _p50_ms(rounds: list[list[float]]) -> float:

@@ -1,4 +1,4 @@
-"""The gateway's routing rules in virtual time, beside least load: what each saves and what it costs.
+"""The routing rules in virtual time, beside least load: what each saves and what it costs.
 
     python bench/routing_rules.py [--quick] [--json]
 

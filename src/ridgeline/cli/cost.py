@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ridgeline.cli.databases import named_url
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
-from ridgeline.serving.gateway.place import database_url
-from ridgeline.spec import load
 from ridgeline.units import parse_seconds
 
 if TYPE_CHECKING:  # the extra [gateway] is needed only once the command runs
@@ -66,7 +65,7 @@ def cost(
 
     now_ns = time.time_ns()
     period = Period(_instant_ns(since, now_ns, "--since"), _instant_ns(until, now_ns, "--until"))
-    store = open_store(_url(spec, database), create=False)
+    store = open_store(named_url(spec, database), create=False)
     try:
         found = report(store, period, tuple(by.split(",")), like=_named(like))
     finally:
@@ -76,19 +75,6 @@ def cost(
     else:
         _print(found)
     raise SystemExit(0 if found.requests or found.bill_usd else 1)
-
-
-def _url(spec: Path | None, database: str | None) -> str:
-    """The database that is meant."""
-    if database is not None:
-        if spec is not None:
-            remedy = "one of them"
-            raise SpecError("SPEC names a database already", where="--database", remedy=remedy)
-        return database
-    if spec is None:
-        return database_url("platform", None)
-    platform = load(spec)
-    return database_url(platform.name, platform.gateway.database)
 
 
 def _instant_ns(written: str, now_ns: int, option: str) -> int:

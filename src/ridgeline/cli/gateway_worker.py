@@ -16,6 +16,6 @@ def gateway_worker() -> None:
     from ridgeline.web.console import mount_console
 
     def mount(gateway: Gateway, status: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
-        mount_console(gateway.app, status)
+        mount_console(gateway.app, status, gateway.store)
 
     event_loop.run(work(mount))

@@ -17,7 +17,7 @@ from rich.status import Status
 
 import ridgeline
 from ridgeline import event_loop
-from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED
+from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED, find_model
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
 from ridgeline.serving.spec import (
@@ -76,7 +76,8 @@ def up(
     from ridgeline.platform.live import LivePlatform
     from ridgeline.web.console import mount_console
 
-    live = LivePlatform(platform, Screen())
+    # Without a spec nobody has said anything about tenants.
+    live = LivePlatform(platform, Screen(platform, spec), rules_tenants=spec is not None)
     live.mount(mount_console)
     event_loop.run(_run(live))
 
@@ -155,7 +156,9 @@ async def _run(live: Any) -> None:
 class Screen:
     """Draws what a platform does: a moving line on a terminal, plain lines in a pipe."""
 
-    def __init__(self) -> None:
+    def __init__(self, platform: Platform, spec: Path | None) -> None:
+        self._platform = platform
+        self._spec = spec
         self._console = Console(highlight=False)
         self._began = time.monotonic()
         self._status: Status | None = None
@@ -196,10 +199,26 @@ class Screen:
         """What to paste next."""
         self._stop_status()
         self._say(f"  ready after {time.monotonic() - self._began:.1f} s")
-        name = next((m.name for m in self._models if m.name != "*"), None)
-        if name is not None:
-            self._say(escape(try_it(url, name)), wrap=False)
+        self._say_what_to_try(url)
         self._say("Ctrl-C drains and stops.")
+
+    def _say_what_to_try(self, url: str) -> None:
+        """A model that generates, if there is one; and where a key comes from, if one is needed."""
+        named = [model for model in self._models if model.name != "*"]
+        if not named:
+            return
+        first = next((model for model in named if not _embeds(model)), named[0])
+        key = self._platform.gateway.api_key_env
+        if key is None and self._platform.tenants:
+            key = KEY_VARIABLE
+            tenant = self._platform.tenants[0].name
+            self._say(
+                f"Make a key:\n  export {key}=$(ridgeline keys create {escape(tenant)} "
+                f"{escape(str(self._spec))} --json | python -c "
+                "'import json,sys; print(json.load(sys.stdin)[\"secret\"])')",
+                wrap=False,
+            )
+        self._say(escape(try_it(url, first.name, embeds=_embeds(first), key=key)), wrap=False)
 
     def draining(self) -> None:
         """Said once, on the first Ctrl-C."""
@@ -215,20 +234,39 @@ class Screen:
             self._status = None
 
 
-def try_it(url: str, model: str) -> str:
-    """Lines that work when pasted: curl, and the openai client."""
-    body = json.dumps(
-        {
-            "model": model,
-            "messages": [{"role": "user", "content": "What is the capital of France?"}],
-            "temperature": 0,
-        }
-    )
-    return f"""Try it:
-  curl -s {url}/v1/chat/completions -H 'content-type: application/json' \\
-    -d '{body}'
+def _embeds(model: ModelSpec) -> bool:
+    """Whether it turns texts into vectors, as far as that can be seen from here."""
+    if model.model is None:
+        return False
+    from ridgeline.serving.engine.encoder_files import is_encoder
+
+    return is_encoder(find_model(model.model))
+
+
+def try_it(url: str, model: str, *, embeds: bool = False, key: str | None = None) -> str:
+    """Lines that work when pasted: curl, and the openai client. `key` is a variable with a key."""
+    asked: dict[str, Any]
+    if embeds:
+        path, asked = "embeddings", {"model": model, "input": "What is the capital of France?"}
+        call = f"embeddings.create(model='{model}', input='hello').data[0].embedding[:4]"
+    else:
+        messages = [{"role": "user", "content": "What is the capital of France?"}]
+        path, asked = (
+            "chat/completions",
+            {"model": model, "messages": messages, "temperature": 0},
+        )
+        call = (
+            f"chat.completions.create(model='{model}', messages=[dict(role='user', "
+            "content='What is the capital of France?')], temperature=0)"
+            ".choices[0].message.content"
+        )
+    header = f'-H "Authorization: Bearer ${key}" ' if key else ""
+    given = f"'${key}'" if key else "'-'"
+    shown = f"""Try it:
+  curl -s {url}/v1/{path} {header}-H 'content-type: application/json' \\
+    -d '{json.dumps(asked)}'
   pip install -q openai && python -c "from openai import OpenAI; \
-print(OpenAI(base_url='{url}/v1', api_key='-')\
-.chat.completions.create(model='{model}', messages=[dict(role='user', \
-content='What is the capital of France?')], temperature=0).choices[0].message.content)"
-  ridgeline bench load {url} --rate 2 --slo ttft=500ms,tpot=50ms"""
+print(OpenAI(base_url='{url}/v1', api_key={given}).{call})\""""
+    if embeds or key:
+        return shown
+    return f"{shown}\n  ridgeline bench load {url} --rate 2 --slo ttft=500ms,tpot=50ms"

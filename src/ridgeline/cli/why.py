@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ridgeline.cli.databases import named_url
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
 
@@ -16,30 +17,18 @@ from ridgeline.errors import SpecError
 @click.command()
 @click.argument("request_id")
 @click.argument("spec", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--platform", default="platform", show_default=True, help="Its name, without SPEC.")
-@click.option("--database", metavar="URL", help="Its ledger, where neither says.")
+@click.option("--database", metavar="URL", help="sqlite:///FILE or postgresql://…; else SPEC's.")
 @click.option("--json", "as_json", is_flag=True, help="All of it: views, scores, times.")
-def why(
-    request_id: str, spec: Path | None, platform: str, database: str | None, as_json: bool
-) -> None:
+def why(request_id: str, spec: Path | None, database: str | None, as_json: bool) -> None:
     """Say why a request went where it went, and where its time was spent.
 
     REQUEST_ID is the answer's X-Request-Id, or the client's own. Decisions are kept for a day.
     """
     needs("sqlalchemy", "gateway")
     from ridgeline.serving.gateway.decisions import decision
-    from ridgeline.serving.gateway.place import database_url
-    from ridgeline.spec import load
     from ridgeline.store.database import open_store
 
-    if database is None:
-        named = load(spec) if spec is not None else None
-        database = (
-            database_url(named.name, named.gateway.database)
-            if named is not None
-            else database_url(platform, None)
-        )
-    store = open_store(database, create=False)
+    store = open_store(named_url(spec, database), create=False)
     try:
         found = decision(store, request_id)
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aiohttp.web import Application
+from sqlalchemy import Engine
 
 from ridgeline.catalog.packaged import find_model
 from ridgeline.errors import SpecError
@@ -74,15 +75,21 @@ class LivePlatform:
     Pages may be mounted on `gateway.app` before `run`.
     """
 
-    def __init__(self, platform: Platform, watcher: Watcher) -> None:
-        """Tenants of the spec are written to the database. Raises StoreError, SpecError."""
+    def __init__(
+        self, platform: Platform, watcher: Watcher, *, rules_tenants: bool = True
+    ) -> None:
+        """With `rules_tenants` the database's tenants become those of the platform.
+
+        Raises StoreError, SpecError.
+        """
         self._platform = platform
         self._watcher = watcher
         self._logs = state_home() / "logs" / platform.name
         self._config = _gateway_config(platform, self._logs)
-        store = open_store(self._config.database)
-        Tenants(store).sync(platform.tenants)
-        store.dispose()
+        if rules_tenants:
+            store = open_store(self._config.database)
+            Tenants(store).sync(platform.tenants)
+            store.dispose()
         self.gateway: Gateway | Workers = (
             Gateway(self._config)
             if self._config.workers == 1
@@ -96,7 +103,7 @@ class LivePlatform:
             for number in range(model.replicas.min)
         }
 
-    def mount(self, mount: Callable[[Application, Status], None]) -> None:
+    def mount(self, mount: Callable[[Application, Status, Engine], None]) -> None:
         """Pages for the gateway's app, before `run`; workers mount their own."""
         gateway = self.gateway
         if isinstance(gateway, Gateway):
@@ -104,7 +111,7 @@ class LivePlatform:
             async def status() -> Mapping[str, Any]:
                 return gateway.status()
 
-            mount(gateway.app, status)
+            mount(gateway.app, status, gateway.store)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set: serve. Then drain, and leave nothing behind.

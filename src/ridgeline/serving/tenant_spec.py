@@ -51,7 +51,7 @@ class TenantSpec(Part):
 
     name: str = Field(pattern=TENANT_NAME, max_length=63)
     priority_class: PriorityClass = Field("default", alias="class", description="who goes first")
-    weight: float = Field(1.0, gt=0, le=1000, description="share among the tenants of a class")
+    weight: float = Field(1.0, ge=0.001, le=1000, description="share among the tenants of a class")
     limits: LimitsSpec = Field(default_factory=LimitsSpec)
     budget: BudgetSpec | None = None
 

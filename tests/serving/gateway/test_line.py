@@ -91,6 +91,21 @@ async def test_one_who_has_left_and_is_picked_before_he_knows_costs_his_tenant_n
     assert "b" not in {flow.tenant for flow in line.snapshot()[0].classes[2].tenants}
 
 
+async def test_what_was_kept_for_one_who_leaves_goes_to_the_next() -> None:
+    now_s = [0]
+    line = Line(lambda model: 2, now_ns=lambda: now_s[0] * 10**9)
+    await line.enter(entry("running", "z"))
+    large = asyncio.create_task(line.enter(entry("large", "a", slots=2)))
+    await turn()
+    (await line.enter(entry("passes", "b"))).close()
+    now_s[0] = 31
+    small = asyncio.create_task(line.enter(entry("small", "c")))
+    await turn()
+    assert not small.done()  # the free slot is kept
+    large.cancel()
+    assert (await small).waited_s == 0
+
+
 async def test_slots_that_come_later_are_given_out() -> None:
     there = {"m": 0}
     line = Line(lambda model: there[model])

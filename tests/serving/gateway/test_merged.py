@@ -11,7 +11,10 @@ ONE = {
     "requests": 10,
     "output_tokens": 100,
     "models": [{"id": "m"}],
-    "replicas": [{"id": "r", "in_flight": 2, "requests": 10, "failures": 1, "state": "ready"}],
+    "replicas": [
+        {"id": "r", "in_flight": 2, "prefilling_tokens": 70, "requests": 10, "failures": 1,
+         "state": "ready"}
+    ],
     "queues": [
         {"model": "m", "class": "bulk", "tenant": "a", "queued": 1, "running": 2,
          "oldest_wait_s": 3.0}
@@ -32,7 +35,8 @@ def test_counts_are_added_and_the_newest_come_first() -> None:
     assert (both["requests"], both["in_flight"], both["workers"]) == (20, 4, 2)
     assert both["uptime_s"] == 9.0
     assert both["replicas"] == [
-        {"id": "r", "in_flight": 4, "requests": 20, "failures": 2, "state": "ready"}
+        {"id": "r", "in_flight": 4, "prefilling_tokens": 140, "requests": 20, "failures": 2,
+         "state": "ready"}
     ]
     assert (both["queues"][0]["queued"], both["queues"][0]["oldest_wait_s"]) == (2, 4.0)
     assert both["rates"] == {"requests_per_s": 3.0, "series": {"requests": [2, 4]}}

@@ -125,6 +125,15 @@ def test_a_tenant_without_work_is_forgotten_once_it_owes_nothing() -> None:
     assert not flows  # nobody is there, so nobody owes anybody anything
 
 
+def test_whoever_leaves_last_leaves_no_debts_behind() -> None:
+    queue = FairQueue()
+    queue.add(entry("a", "a", inputs=1_000), 0)
+    queue.add(entry("b", "b"), 0)
+    queue.end(picked(queue))
+    queue.leave("b")
+    assert not queue.lanes[2].counters.flows
+
+
 def test_connecting_and_leaving_for_ever_leaves_nothing_behind() -> None:
     queue = FairQueue()
     queue.add(entry("b", "b"), 0)

@@ -26,8 +26,8 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one step added to a choice. `finish` is OpenAI's reason, once it is complete.
 
-    `stopped` says that a stop string ended it, so that the engine does not know yet. `tokens` are
-    the ids that the step gave, whether their text may leave already or not.
+    `stop` is the stop string that ended it; `stopped` says that the engine does not know yet.
+    `tokens` are the ids that the step gave, whether their text may leave already or not.
     """
 
     choice: int
@@ -36,6 +36,7 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     finish: str | None = None
     stopped: bool = False
     tokens: Sequence[int] = ()
+    stop: str | None = None
 
 
 class Continuation:
@@ -82,7 +83,8 @@ class Continuation:
             if delta.finish is not None:
                 break
         stopped = delta.stopped and output.finish is None
-        return Delta(self._choice, "".join(texts), logprobs, delta.finish, stopped, tokens)
+        text = "".join(texts)
+        return Delta(self._choice, text, logprobs, delta.finish, stopped, tokens, delta.stop)
 
     def _feed(self, output: Output) -> Delta:
         self.tokens += len(output.tokens)
@@ -117,15 +119,16 @@ class Continuation:
     def _delta(
         self, output: Output, text: str, finish: str | None, *, stopped: bool = False
     ) -> Delta:
+        which = self._search.which if self._search is not None else None
         if not self._wants_logprobs:
-            return Delta(self._choice, text, (), finish, stopped, output.tokens)
+            return Delta(self._choice, text, (), finish, stopped, output.tokens, which)
         self._sent += len(text)
         cut = self._search is not None and self._search.found
         logprobs = []
         # A token whose characters are still to come begins where the sent text ends.
         while self._waiting and (self._waiting[0].start < self._sent or (finish and not cut)):
             logprobs.append(self._waiting.popleft())
-        return Delta(self._choice, text, logprobs, finish, stopped, output.tokens)
+        return Delta(self._choice, text, logprobs, finish, stopped, output.tokens, which)
 
 
 def _singles(output: Output) -> Iterator[Output]:

@@ -20,12 +20,13 @@ class StopStrings:
 class StopSearch:
     """The search of one choice."""
 
-    __slots__ = ("_held", "_stops", "found")
+    __slots__ = ("_held", "_stops", "found", "which")
 
     def __init__(self, stops: StopStrings) -> None:
         self._stops = stops
         self._held = ""
         self.found = False
+        self.which: str | None = None  # the stop string that was met
 
     def feed(self, text: str) -> str:
         """The text that may be sent now. Once a stop string was met, `found` is set.
@@ -34,11 +35,13 @@ class StopSearch:
         not depend on how the text was cut into tokens.
         """
         held = self._held + text
-        ends = [(at + len(stop), at) for stop in self._stops.texts if (at := held.find(stop)) >= 0]
+        texts = self._stops.texts
+        ends = [(at + len(stop), at, stop) for stop in texts if (at := held.find(stop)) >= 0]
         if ends:
             self.found = True
             self._held = ""
-            return held[: min(ends)[1]]
+            _, at, self.which = min(ends)
+            return held[:at]
         kept = self._kept(held)
         self._held = held[len(held) - kept :]
         return held[: len(held) - kept]

@@ -140,6 +140,7 @@ class ChatChunks:
                 chunks[0]["choices"][0]["finish_reason"] = speech.finish(delta.finish)
         elif delta.finish is not None:
             chunks.append(self._chunk(delta.choice, {}, speech.finish(delta.finish)))
+        _name_stop(chunks, delta)
         return b"".join(map(_event, chunks))
 
     def usage(self, usage: Usage) -> bytes:
@@ -201,6 +202,7 @@ class CompletionChunks:
             )
         if delta.finish is not None:
             chunks.append(self._chunk(delta.choice, "", delta.finish))
+        _name_stop(chunks, delta)
         return b"".join(map(_event, chunks))
 
     def resume(self, said: Delta) -> None:
@@ -216,6 +218,7 @@ class CompletionChunks:
             told["prompt_token_ids"] = prompt
         if self._logprobs:
             told["logprobs"] = completion_logprobs(self._tokenizer, delta.logprobs)
+        _name_stop([chunk], delta)
         return chunk
 
     def usage(self, usage: Usage) -> bytes:
@@ -240,6 +243,12 @@ def _together(said: list[dict[str, Any]]) -> dict[str, Any]:
     if not calls:
         return {"content": content}
     return {"content": content, "tool_calls": calls} if content else {"tool_calls": calls}
+
+
+def _name_stop(chunks: list[dict[str, Any]], delta: Delta) -> None:
+    """Which stop string ended it, by vLLM's name."""
+    if delta.stop is not None:
+        chunks[-1]["choices"][0]["stop_reason"] = delta.stop
 
 
 def _event(chunk: dict[str, Any]) -> bytes:

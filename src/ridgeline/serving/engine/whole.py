@@ -23,6 +23,7 @@ class _Gathered:
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.finish = "stop"
+        self.stop: str | None = None
         self.speech = speech
 
 
@@ -34,6 +35,7 @@ async def _gather(answer: Answer, choices: list[_Gathered]) -> None:
             choice.tokens += delta.tokens
             choice.logprobs += delta.logprobs
             choice.finish = delta.finish or choice.finish
+            choice.stop = delta.stop or choice.stop
             if choice.speech is not None:
                 choice.speech.deltas(delta)
 
@@ -105,5 +107,8 @@ def _told(
     told: Callable[[int, _Gathered], dict[str, Any]],
     more: dict[str, Any],
 ) -> bytes:
-    choices = [told(number, choice) for number, choice in enumerate(gathered)]
+    choices = [
+        told(number, choice) | ({"stop_reason": choice.stop} if choice.stop is not None else {})
+        for number, choice in enumerate(gathered)
+    ]
     return encode(head.of(kind, choices=choices, usage=answer.usage, **more))

@@ -31,7 +31,7 @@ Usd = (
     Annotated[int, Meta(gt=0, lt=10**9)]
     | Annotated[str, Meta(pattern=r"^(0\.[0-9]{0,8}[1-9]|[1-9][0-9]{0,8}(\.[0-9]{1,9})?)$")]
 )
-Weight = Annotated[float, Meta(gt=0, le=1000)]
+Weight = Annotated[float, Meta(ge=0.001, le=1000)]
 #: Ten years.
 Lifetime = Annotated[int, Meta(gt=0, le=315_360_000)]
 

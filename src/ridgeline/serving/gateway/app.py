@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Engine
+
 import ridgeline
 from ridgeline.serving.gateway.admin import add_admin
 from ridgeline.serving.gateway.admission import Admission
@@ -94,6 +96,11 @@ class Gateway:
         add_admin(self.app, Tenants(self._store), callers)
         self._server = GuardedServer(self.app, config.patience)
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def store(self) -> Engine:
+        """The database, for the pages that are mounted on `app`."""
+        return self._store
 
     async def start(self) -> str:
         """Listen, and give the base URL. Raises OSError where the address cannot be had."""

@@ -62,12 +62,11 @@ class PoolView:
 class Ticket:
     """A slot, from the moment in which it is given until `close`."""
 
-    __slots__ = ("_line", "_live", "_open", "entry", "reason", "slots", "waited_s")
+    __slots__ = ("_line", "_live", "entry", "reason", "slots", "waited_s")
 
     def __init__(self, line: "Line", live: "_Live", pick: Pick) -> None:
         self._line = line
         self._live = live
-        self._open = True
         self.entry = pick.entry
         self.slots = pick.slots
         self.waited_s = pick.waited_ns / NS
@@ -83,9 +82,7 @@ class Ticket:
 
     def close(self) -> None:
         """Give the slot back, however it ended; a second time does nothing."""
-        if self._open:
-            self._open = False
-            self._live.pool.end(self.entry.request_id, self._line.now_ns())
+        if self._live.pool.end(self.entry.request_id, self._line.now_ns()):
             self._line.changed(self.entry.model)
 
     def __enter__(self) -> "Ticket":

@@ -6,7 +6,7 @@ from typing import Any
 from ridgeline.serving.gateway.record import percentiles
 
 _LATENCIES = ("ttft", "tpot", "e2e")
-_COUNTED = ("in_flight", "requests", "failures")
+_COUNTED = ("in_flight", "prefilling_tokens", "requests", "failures")
 _SUMS = ("in_flight", "requests", "output_tokens")
 
 

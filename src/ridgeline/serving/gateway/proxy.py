@@ -375,6 +375,7 @@ def client_id(request: web.Request) -> str:
 def with_id(response: Response, exchange: Exchange) -> Response:
     """The response, saying which request it answers and who answered."""
     response.headers["X-Request-Id"] = exchange.id
+    response.headers["Request-Id"] = exchange.id  # what Anthropic's client reads
     if exchange.client_id:
         response.headers["X-Client-Request-Id"] = exchange.client_id
     if exchange.replica:

@@ -303,6 +303,7 @@ def _row(exchange: Exchange) -> dict[str, Any]:
         "id": exchange.id,
         "at_unix_s": exchange.started_unix_s,
         "endpoint": exchange.endpoint,
+        "tenant": exchange.tenant,
         "model": exchange.model,
         "replica": exchange.replica,
         "status": exchange.status,

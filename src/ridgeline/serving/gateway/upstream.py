@@ -47,6 +47,7 @@ _NOT_SENT = _HOP_BY_HOP | {
     "cookie",
     "expect",
     "host",
+    "x-api-key",
     "x-request-id",
 }
 _NOT_RETURNED = _HOP_BY_HOP | {"date", "server", "set-cookie", "x-request-id"}
@@ -120,7 +121,7 @@ class Upstream:
     async def _connect(self, replica: LiveReplica) -> Connection:
         try:
             return await self._pool.open(replica.address.root, self.timeouts.connect_s)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
             raise RetryableError(f"replica {replica.id} cannot be reached", stale=False) from error
 
 

@@ -5,13 +5,13 @@ while somebody queues: then the pool gives all it can. It is measured for one sl
 more or less changes it at once.
 """
 
-from ridgeline.serving.policy.admit import Admit, Bounds, Meter, Queue, PoolRates, Refuse, admit
+from ridgeline.serving.policy.admit import Admit, Bounds, Meter, PoolRates, Queue, Refuse, admit
 from ridgeline.serving.policy.classes import CLASSES, NS, Classes
 from ridgeline.serving.policy.fair import FairQueue, Nobody, Pick
 from ridgeline.serving.policy.vtc import INPUT_WEIGHT, OUTPUT_WEIGHT, Entry
 
-_HALF_SLOT_S, _LEAST_SLOT_S = 300.0, 1.0  # slot seconds: a minute or so of a small pool
-_HALF_TOKENS, _LEAST_TOKENS = 100_000.0, 1.0
+_HALF_S, _LEAST_S = 30.0, 1.0  # of time in which somebody queued
+_HALF_TOKENS, _LEAST_TOKENS = 1_000_000.0, 1.0  # of output that was allowed
 
 
 class Pool:
@@ -20,7 +20,7 @@ class Pool:
     def __init__(self, classes: Classes = CLASSES, bounds: Bounds | None = None) -> None:
         self.queue = FairQueue(classes)
         self.bounds = bounds or Bounds()
-        self._served = Meter(_HALF_SLOT_S, _LEAST_SLOT_S)
+        self._served = Meter(_HALF_S, _LEAST_S)
         self._said = Meter(_HALF_TOKENS, _LEAST_TOKENS)
         self._seen_ns = 0
         self._seen = 0.0
@@ -109,8 +109,8 @@ class Pool:
         if now_ns <= self._seen_ns:
             return  # what starts at one instant is served after it
         if queue.queued and queue.slots:
-            slot_s = queue.slots * (now_ns - self._seen_ns) / NS
-            self._served.saw(queue.served - self._seen, slot_s)
+            by_slot = (queue.served - self._seen) / queue.slots
+            self._served.saw(by_slot, (now_ns - self._seen_ns) / NS)
         self._seen_ns = now_ns
         self._seen = queue.served
 

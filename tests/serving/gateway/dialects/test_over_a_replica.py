@@ -182,3 +182,18 @@ async def test_a_replicas_refusal_is_told_by_both(url: str) -> None:
         ask: Any = [{"role": "user", "content": "x" * 3000}]
         with pytest.raises(anthropic.BadRequestError, match="maximum context length"):
             await other.messages.create(model="stub", max_tokens=9, messages=ask)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_a_stop_sequence_is_named(url: str, stream: bool) -> None:
+    ask: Any = {"messages": [{"role": "user", "content": "say:one two END"}]}
+    more: Any = {"model": "stub", "max_tokens": 50, "stop_sequences": ["x", " two"]}
+    async with anthropic_client(url) as api:
+        if stream:
+            async with api.messages.stream(**more, **ask) as told:
+                message = await told.get_final_message()
+        else:
+            message = await api.messages.create(**more, **ask)
+    assert message.content[0].type == "text"
+    assert message.content[0].text == "one"
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", " two")
