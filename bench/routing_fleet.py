@@ -22,7 +22,7 @@ from ridgeline.errors import BenchError, LaunchError
 from servers import Launch, Server, free_port
 
 MODEL = "fake"
-RULES = ("prefix-sticky", "least-load", "round-robin", "power-of-two")
+RULES = ("prefix-sticky", "least-load", "round-robin")
 PEERS = ("sglang-router", "vllm-router", "smg")
 PLATFORM = """\
 name: bench

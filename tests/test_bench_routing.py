@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))  # scripts, not 
 
 import routing
 import routing_load
+import routing_rules
 from ridgeline.errors import BenchError
 from ridgeline.serving.fake.server import FakeReplica
 from ridgeline.serving.fake.setup import Setup
@@ -121,3 +122,11 @@ def test_an_error_event_is_an_error() -> None:
     with pytest.raises(BenchError, match="ended with an error"):
         routing_load._content(b'data: {"error": {"message": "gone"}}\n')
     assert routing_load._content(b"data: [DONE]\n") == ""
+
+
+def test_the_rules_bench_runs_every_rule_on_every_load(monkeypatch) -> None:
+    small = routing_rules.Load("small", chats(4, per_s=10.0, turns=2))
+    monkeypatch.setattr(routing_rules, "loads", lambda *, quick: [small])
+    record = routing_rules.measure(quick=True)
+    assert len(record.rows) == 4 * len(routing_rules.RULES)
+    assert {row.case.split(",")[0] for row in record.rows} == {"small"}

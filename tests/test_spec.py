@@ -51,7 +51,7 @@ def test_servers_that_run_already_join_by_url():
     ("text", "parts"),
     [
         ("models: [{name: a, model: m, engine: {dtpye: bf16}}]", ["models[0].engine.dtpye: unknown key", "try: 'dtype' (nearest)"]),
-        ("models: [{name: a, model: m, zzz: 1}]", ["models[0].zzz: unknown key", "try: one of: engine, model, name"]),
+        ("models: [{name: a, model: m, zzz: 1}]", ["models[0].zzz: unknown key", "try: one of: engine, max_output_tokens, model"]),
         ("modles: []", ["modles: unknown key", "'models' (nearest)", "models: is missing"]),
         ("models: [{name: a, model: m, engine: {threads: -1}}]", ["models[0].engine.threads: -1", "0 or more"]),
         ("models: [{name: a, model: m, engine: {kv_cache: lots}}]", ["engine.kv_cache: 'lots' is not a size"]),

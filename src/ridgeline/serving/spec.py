@@ -88,7 +88,7 @@ class Routing(Part):
     """How a replica is chosen for a request."""
 
     policy: Literal["prefix-sticky", "least-load", "power-of-two", "session", "round-robin"] = (
-        Field("least-load", description="the rule")
+        Field("prefix-sticky", description="the rule")
     )
     wait: Seconds = Field(
         0.5, description="prefix-sticky: wait for a warm replica that a cold one may spare"

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from ridgeline.serving.gateway.app import Gateway
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 
 WORDS = ("Pa", "ris", ".")
 
@@ -183,7 +183,12 @@ class Tools:
         self, *replicas: FakeReplica, model: str = "*", ready: bool = True, **config: Any
     ) -> AsyncIterator[Gateway]:
         """A running gateway; the replicas are started, and ready unless told otherwise."""
-        quick = {"port": 0, "probe_every_s": 0.02, "probe_starting_s": 0.01}
+        quick = {
+            "port": 0,
+            "probe_every_s": 0.02,
+            "probe_starting_s": 0.01,
+            "models": {"*": ModelSettings(rule="least-load")},  # whoever is free, whatever is warm
+        }
         gateway = Gateway(GatewayConfig(**{**quick, **config}))
         try:
             for number, replica in enumerate(replicas):

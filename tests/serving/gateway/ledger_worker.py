@@ -1,8 +1,9 @@
 """A gateway worker's ledger in a process of its own, for tests that need several or kill one.
 
 `python ledger_worker.py race URL NAME`: says "ready" and waits for a line; then 64 clients take
-requests as fast as they are granted, until nothing is any more; prints how many were. `... hold URL NAME`: reserves eight requests,
-streams a little of each, says "held" and waits to be killed.
+requests as fast as they are granted, until nothing is any more; prints how many were.
+`... hold URL NAME`: reserves nine requests, streams a little of eight, says "held" and waits to be
+killed.
 """
 
 import asyncio

@@ -127,7 +127,7 @@ def schedules(draw: st.DrawFn) -> list[tuple[int, list[Operation]]]:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(schedules())
 def test_a_batch_decides_as_if_each_operation_had_a_transaction_of_its_own(
@@ -138,7 +138,7 @@ def test_a_batch_decides_as_if_each_operation_had_a_transaction_of_its_own(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(schedules())
 def test_accounts_say_what_the_rows_say(

@@ -115,27 +115,31 @@ def test_whoever_comes_again_when_told_to_is_let_in(ahead: Ahead) -> None:
 
 
 def test_a_meter_knows_nothing_before_it_has_seen_enough() -> None:
-    meter = Meter(30.0, 1.0)
-    assert meter.ratio is None
-    meter.saw(50, 0.5)
-    assert meter.ratio is None
-    meter.saw(60, 0.6)
+    meter = Meter(100, 3)
+    for _ in range(3):
+        assert meter.ratio is None
+        meter.saw(50, 0.5)
     assert meter.ratio == pytest.approx(100)
-    idle = Meter(30.0, 1.0)
+    idle = Meter(100, 1)
     idle.saw(0, 5)
     assert idle.ratio is None  # nothing served is no rate
+    idle.saw(5, 0)
+    assert idle.ratio is not None
+    instant = Meter(100, 1)
+    instant.saw(5, 0)
+    assert instant.ratio is None
 
 
 @given(st.floats(0.01, 1e6), st.lists(st.floats(0.1, 10), min_size=20, max_size=50))
 def test_a_meter_finds_a_steady_rate(rate: float, steps: list[float]) -> None:
-    meter = Meter(30.0, 1.0)
+    meter = Meter()
     for seconds in steps:
         meter.saw(rate * seconds, seconds)
     assert meter.ratio == pytest.approx(rate)
 
 
 def test_a_meter_forgets() -> None:
-    meter = Meter(30.0, 1.0)
+    meter = Meter(half=30)
     for _ in range(100):
         meter.saw(10, 1)
     for _ in range(120):

@@ -28,7 +28,7 @@ def served_for(pool: Pool, seconds: int, *, slots: int = 2, start_s: int = 0) ->
         for name in running:
             pool.end(name, now_ns + NS)
         for n in range(slots + 1):
-            pool.leave(f"{second}-{n}", now_ns + NS)
+            pool.leave(f"{second}-{n}")
 
 
 def test_where_a_slot_is_free_it_starts_at_once() -> None:
@@ -63,6 +63,21 @@ def test_a_pool_that_is_not_full_says_nothing_of_what_it_could_do() -> None:
         pool.queue.said(str(second), 1)
         pool.end(str(second), (second + 1) * NS)
     assert pool.rates(9) is None
+
+
+def test_one_slow_request_is_no_rate_and_neither_are_failures() -> None:
+    """A long prompt has said little when it ends; nobody is refused for that."""
+    pool = Pool()
+    for n in range(30):
+        pool.enter(entry(f"r{n}"), 1, n * NS)
+        pool.pick(1, n * NS)
+        pool.enter(entry(f"w{n}"), 1, n * NS)
+        if n == 0:
+            pool.queue.said("r0", 1)
+        pool.end(f"r{n}", n * NS + 10 * NS * (n == 0))
+        pool.leave(f"w{n}")
+    assert pool.rates(1) is None
+    assert pool.output_share == 1.0
 
 
 def test_it_learns_which_part_of_the_allowed_output_comes() -> None:
@@ -105,12 +120,12 @@ def test_one_that_waited_in_vain_leaves_and_hears_when_to_come_again() -> None:
     pool.enter(entry("r0"), 1, 0)
     pool.pick(1, 0)
     pool.enter(entry("one"), 1, 0)
-    refused = pool.expire(entry("one"), 0, 60 * NS)  # and now there is no replica at all
+    refused = pool.expire(entry("one"), 0)  # and now there is no replica at all
     assert refused == Refuse(60.0, "no slot came free for it in 60 s")
     assert pool.queue.queued == 0
-    known = pool.expire(entry("one"), 1, 61 * NS, PoolRates(10.0, 10.0, "given"))
+    known = pool.expire(entry("one"), 1, PoolRates(10.0, 10.0, "given"))
     assert known.retry_after_s == pytest.approx(50.0)
-    slow = pool.expire(entry("one"), 1, 62 * NS, PoolRates(1.0, 1.0, "given"))
+    slow = pool.expire(entry("one"), 1, PoolRates(1.0, 1.0, "given"))
     assert slow.retry_after_s == pytest.approx(500.0 - 60.0)
 
 

@@ -25,6 +25,8 @@ from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.merged import merged_status
 from ridgeline.serving.policy.restart import restart
 
+#: What starts a worker.
+COMMAND = (sys.executable, "-m", "ridgeline", "gateway-worker")
 #: How long a worker may take to import itself and listen.
 START_S = 60.0
 #: How long a worker that was told to close may take.
@@ -88,7 +90,7 @@ class Worker:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "ridgeline", "gateway-worker"),
+                *COMMAND,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

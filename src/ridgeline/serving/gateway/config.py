@@ -37,7 +37,7 @@ class ModelSettings:
     answer whose request does not, where somebody pays. `usd_per_hour` is what a replica costs.
     """
 
-    rule: str = "least-load"
+    rule: str = "prefix-sticky"
     wait_s: float = 0.5
     session_header: str = "x-session-id"
     slots: int = 256

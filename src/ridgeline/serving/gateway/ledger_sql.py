@@ -91,7 +91,7 @@ class Sql:
 
     def _states(self, subjects: Sequence[str]) -> dict[str, str]:
         cursor = self._connection.exec_driver_sql(self._text["lock"], (self._list(subjects),))
-        return {subject: state for subject, state in cursor.fetchall()}
+        return {row[0]: row[1] for row in cursor.fetchall()}
 
     def _list(self, values: Sequence[str]) -> Any:
         return list(values) if self._postgres else json.dumps(list(values))

@@ -215,13 +215,13 @@ class Line:
             self._left(live, entry)
         if ticket is None:
             capacity, rates = self._slots(entry.model), self._rates(entry.model)
-            raise _refused(entry, live.pool.expire(entry, capacity, self.now_ns(), rates))
+            raise _refused(entry, live.pool.expire(entry, capacity, rates))
         return ticket
 
     def _left(self, live: _Live, entry: Entry) -> None:
         """Whoever does not wait any more, for whatever reason, is not in the queue either."""
         live.waiting.pop(entry.request_id, None)
-        if live.pool.leave(entry.request_id, self.now_ns()):
+        if live.pool.leave(entry.request_id):
             self.changed(entry.model)  # slots may have been kept for it
 
 

@@ -106,26 +106,26 @@ def _full(queue: Queue, body_bytes: int, bounds: Bounds) -> str:
 
 
 class Meter:
-    """A ratio that fades: what was measured `half` of its denominator ago counts half.
+    """A ratio of sums that fades: what was seen `half` observations ago counts half.
 
-    It says nothing before it has seen `least` of the denominator.
+    It says nothing before it has seen `least` observations.
     """
 
-    def __init__(self, half: float, least: float) -> None:
-        self._half = half
-        self._least = least
+    def __init__(self, half: int = 100, least: int = 8) -> None:
+        self._kept = 0.5 ** (1 / half)
+        self._left = least
         self._amount = 0.0
         self._over = 0.0
 
     def saw(self, amount: float, over: float) -> None:
         """So much `amount` in so much time, or over so much of something else."""
-        kept = 0.5 ** (over / self._half)
-        self._amount = self._amount * kept + amount
-        self._over = self._over * kept + over
+        self._left -= 1
+        self._amount = self._amount * self._kept + amount
+        self._over = self._over * self._kept + over
 
     @property
     def ratio(self) -> float | None:
-        """None where too little was seen, or nothing was served."""
-        if self._over < self._least or self._amount <= 0:
+        """None where too little was seen, or nothing."""
+        if self._left > 0 or self._amount <= 0 or self._over <= 0:
             return None
         return self._amount / self._over

@@ -65,13 +65,16 @@ class Lane:
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class Running:
+    """An entry that runs; `input_tokens` are an estimate until they are corrected."""
+
     entry: Entry
     lane: Lane
     flow: Flow
     slots: int
+    began_ns: int
+    input_tokens: int
     output_tokens: int = 0
-    input_tokens: int = 0
 
 
 class FairQueue:
@@ -83,9 +86,8 @@ class FairQueue:
         self.slots = 0  # held by what runs
         self.queued = 0
         self.queued_bytes = 0
-        self.served = 0.0  # tokens, an output counting twice: for those who measure a rate
         self._waiting: dict[str, tuple[Lane, Flow]] = {}
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
 
     @property
     def running(self) -> int:
@@ -149,7 +151,6 @@ class FairQueue:
         if one is not None and (new := output_tokens - one.output_tokens) > 0:
             one.output_tokens = output_tokens
             one.lane.counters.said(one.flow, one.entry.weight, new)
-            self.served += 2 * new
 
     def corrected(self, request_id: str, input_tokens: int) -> None:
         """A running entry's input is known now: this many of its tokens were not cached."""
@@ -157,10 +158,9 @@ class FairQueue:
         if one is not None and (more := input_tokens - one.input_tokens):
             one.input_tokens = input_tokens
             one.lane.counters.corrected(one.flow, one.entry.weight, more)
-            self.served += more
 
-    def end(self, request_id: str) -> tuple[Entry, int] | None:
-        """A running entry ended; it with its output tokens, None where it does not run."""
+    def end(self, request_id: str) -> Running | None:
+        """A running entry ended; what it was, None where it does not run."""
         one = self._running.pop(request_id, None)
         if one is None:
             return None
@@ -170,13 +170,12 @@ class FairQueue:
         unused = one.entry.output_tokens - one.output_tokens
         one.lane.counters.end(one.flow, one.entry.weight, unused)
         self._tidy(one.lane)
-        return one.entry, one.output_tokens
+        return one
 
     def undo(self, request_id: str) -> None:
         """What was just picked does not start after all: its slot and its charge are given back."""
         one = self._running[request_id]
         one.lane.counters.undo(one.flow, one.entry.weight, one.input_tokens)
-        self.served -= one.input_tokens
         self.end(request_id)
 
     def ahead(self, entry: Entry, capacity: int, output_share: float) -> Ahead:
@@ -222,10 +221,9 @@ class FairQueue:
         self._gone(lane, waiting)
         entry = waiting.entry
         slots = min(entry.slots, capacity)
-        one = _Running(entry, lane, flow, slots, 0, entry.input_tokens)
+        one = Running(entry, lane, flow, slots, now_ns, entry.input_tokens)
         self._running[entry.request_id] = one
         self.slots += slots
-        self.served += entry.input_tokens
         lane.running += 1
         lane.slots += slots
         lane.since_ns = now_ns
