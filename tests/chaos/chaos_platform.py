@@ -7,6 +7,7 @@ same log and port.
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import sys
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
+from sqlalchemy import select as rows_of
 
 from ridgeline.serving.control import workers as control
 from ridgeline.serving.control.workers import Workers
@@ -31,7 +33,7 @@ from ridgeline.store.tables import reservations
 WORKERS = 2
 REPLICAS = 2
 #: Requests at once, of each replica; a worker has its share of them.
-SLOTS = 4
+SLOTS = 2
 WEIGHTS = {"alpha": 1.0, "beta": 3.0}
 _FAULTS = (
     "error,status=503,share=0.03",
@@ -39,7 +41,7 @@ _FAULTS = (
     "cut,after=3,share=0.02",
     "event,after=4,share=0.01",
 )
-_STEP_MS = 8
+_STEP_MS = 5
 _READY_S = 60.0
 _PRICE = Price(Decimal(1), Decimal("0.1"), Decimal(2))
 _WORKER = Path(__file__).with_name("chaos_worker.py")
@@ -96,22 +98,28 @@ class Platform:
         self.workers = workers
         self.replicas = replicas
         self.keys: Mapping[str, str] = {}
-        self.worker_deaths = 0
+        self.dead_pids: set[int] = set()
 
     def lives(self, number: int) -> bool:
-        """Whether this worker takes requests."""
-        return self.workers._workers[number].listens.is_set()
+        """Whether this worker takes requests; its parent may not know yet that it was killed."""
+        is_dead = self.workers.pids[number] in self.dead_pids
+        return not is_dead and self.workers._workers[number].listens.is_set()
 
     def kill_worker(self, number: int) -> None:
         """SIGKILL; returns once it is gone. Its parent starts it again."""
         pid = self.workers.pids[number]
-        self.worker_deaths += 1
-        os.kill(pid, signal.SIGKILL)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # gone, and still its parent's to reap
+        self.dead_pids.add(pid)
+        watch = os.pidfd_open(pid)  # its parent may reap it at any time
+        try:
+            signal.pidfd_send_signal(watch, signal.SIGKILL)
+            gone, _, _ = select.select([watch], [], [], _READY_S)
+            assert gone, f"worker {pid} does not die"
+        finally:
+            os.close(watch)
 
     def reservations(self, number: int | None = None) -> list[Any]:
         """Rows of open reservations: all, or those of a worker's lives so far."""
-        wanted = select(reservations)
+        wanted = rows_of(reservations)
         if number is not None:
             name = self.workers._workers[number].config.worker
             wanted = wanted.where(reservations.c.worker.startswith(f"{name}-", autoescape=True))

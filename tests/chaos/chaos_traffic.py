@@ -21,6 +21,8 @@ CLIENTS = 20
 MOST_TOKENS = 24
 LEAST_TOKENS = 8
 NEVER_TOKENS = 100_000
+#: The longest prompt, whoever counts its tokens.
+INPUT_TOKENS = 60
 _PATIENCE_S = 120.0
 _QUEUE_S = (0.02, 0.3)
 _CAPPED_EVERY = 8
@@ -73,14 +75,17 @@ class Traffic:
         self.open: set[Asked] = set()
         self.ended = 0
         self.pulse = asyncio.Event()
+        #: More requests follow also after `requests`, for as long as somebody needs them.
+        self.is_needed = True
         self._random = Random(seed)
         self._requests = requests
         self._clients = {tenant: _client(url, key) for tenant, key in keys.items()}
         self._capped: set[asyncio.Task[None]] = set()
 
     @property
-    def is_over(self) -> bool:
-        return self.ended >= self._requests
+    def goes_on(self) -> bool:
+        """Whether clients ask for more."""
+        return self.is_needed or len(self.asked) < self._requests
 
     async def run(self) -> None:
         """Until every request has ended."""
@@ -100,7 +105,7 @@ class Traffic:
         return Counter(one.end for one in self.asked)
 
     async def _loop(self, tenant: str) -> None:
-        while len(self.asked) < self._requests:
+        while self.goes_on:
             await self._ask(self._next(tenant))
 
     def _next(self, tenant: str) -> Asked:
@@ -122,7 +127,7 @@ class Traffic:
             self.ended += 1
             self.pulse.set()
         if asked.tenant != "capped" and self.ended % _CAPPED_EVERY == 0:
-            if len(self.asked) < self._requests:
+            if self.goes_on:
                 task = asyncio.create_task(self._ask(self._next("capped")))
                 self._capped.add(task)
                 task.add_done_callback(self._capped.discard)

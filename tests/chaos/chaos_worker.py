@@ -10,6 +10,7 @@ from typing import Any
 from ridgeline.serving.gateway.admission import Admission
 from ridgeline.serving.gateway.ledger import Ledger
 from ridgeline.serving.policy.failures import RetryBudget
+from ridgeline.serving.policy.vtc import Counters, Flow
 
 
 def no_settle() -> None:
@@ -48,11 +49,14 @@ def every_try_charged() -> None:
     Admission._charge = twice  # type: ignore[method-assign]
 
 
-def output_not_counted() -> None:
-    """Whole answers cost no turn: who asks for them gets ahead of who streams."""
-    from ridgeline.serving.gateway.line import Ticket
+def no_turns() -> None:
+    """Who came first goes first, whatever a tenant has had."""
 
-    Ticket.said = lambda self, output_tokens: None  # type: ignore[method-assign]
+    def oldest(self: Counters) -> Flow | None:
+        flows = [flow for flow in self.flows.values() if flow.queue]
+        return min(flows, key=lambda flow: flow.head.since_ns, default=None)
+
+    Counters.least = oldest  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
@@ -61,7 +65,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "no-lease-expiry": no_lease_expiry,
     "no-retry": no_retry,
     "every-try-charged": every_try_charged,
-    "output-not-counted": output_not_counted,
+    "no-turns": no_turns,
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import StatementError
 
 from ridgeline.store.database import reading, writing
-from ridgeline.store.money import rounded
 from ridgeline.store.tables import replica_minutes as table
 
 KEPT = {"minute": 0, "model": "m", "busy_ns": 0, "idle_ns": 0, "loading_ns": 0, "draining_ns": 0}
@@ -37,10 +36,3 @@ def test_finer_than_a_nano_dollar_is_refused_not_rounded(store: Engine):
         write()
     with reading(store) as connection:
         assert connection.execute(select(table)).all() == []
-
-
-def test_an_amount_is_charged_to_the_nano_dollar_half_to_even():
-    assert [rounded(Decimal(text)) for text in ("1.0000000005", "1.0000000015")] == [
-        Decimal("1.000000000"),
-        Decimal("1.000000002"),
-    ]

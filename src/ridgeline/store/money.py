@@ -1,6 +1,6 @@
 """Money in a column: a `Decimal` in Python, whole nano-dollars in the database."""
 
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 
 from sqlalchemy import BigInteger, Dialect
 from sqlalchemy.types import TypeDecorator
@@ -30,8 +30,3 @@ class NanoUsd(TypeDecorator[Decimal]):
     def process_result_value(self, value: int | None, dialect: Dialect) -> Decimal | None:  # noqa: ARG002
         """Dollars."""
         return None if value is None else Decimal(value) * NANO
-
-
-def rounded(usd: Decimal) -> Decimal:
-    """An amount as it is charged: to the nano-dollar, half to even."""
-    return usd.quantize(NANO, rounding=ROUND_HALF_EVEN)

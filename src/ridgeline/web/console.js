@@ -125,7 +125,7 @@ function turn() {
   const named = location.hash.slice(1);
   if (wanted() === null) close();
   if (VIEWS.includes(named) || !named) view = named || "now";
-  $("why").dataset.behind = view;
+  $("why").dataset.behind = document.body.dataset.view = view;
   for (const card of document.querySelectorAll("[data-views]")) {
     card.hidden = !card.dataset.views.split(" ").includes(view);
   }

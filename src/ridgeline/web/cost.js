@@ -16,7 +16,7 @@ export function cost(c) {
   tile("cost-bill", priced ? usd(c.bill_usd) : NONE, priced ? `${percent(c.busy_share)} of it busy` : "no replica has a price");
   NAMES.forEach(([name, what], at) => {
     const { actual_usd: actual, floor_usd: floor } = c.whole[name];
-    const told = priced && actual !== null;
+    const told = priced && actual !== null && Number(floor) > 0;
     tile(`cost-price-${at}`, told ? usd(actual) : NONE, told ? `floor ${usd(floor)}` : "");
     say($(`cost-price-${at}-what`), `A ${what}`.replace("A 1,000", "1,000"));
   });
@@ -33,7 +33,7 @@ export function cost(c) {
     say(row.children[1], usd(c[key]));
     say(row.children[2], percent(Number(c[key]) / bill));
   });
-  lines(c, priced);
+  lines(c);
   notes(c);
 }
 
@@ -48,24 +48,24 @@ function tile(id, value, more) {
   say($(`${id}-more`), more);
 }
 
-function lines(c, priced) {
+function lines(c) {
   $("no-cost").hidden = c.lines.length > 0;
   $("cost-lines").hidden = !c.lines.length;
   say($("cost-count"), c.left_out ? `the dearest ${count(c.lines.length)}, ${count(c.left_out)} more are not shown` : "");
-  const money = (text) => (priced ? usd(text) : NONE);
+  const money = (line, text) => (Number(line.floor_usd) > 0 ? usd(text) : NONE); // no seconds of it on record
   rows($("cost-lines").tBodies[0], c.lines, cells("name wrap", "wrap soft", "n", "n", "n wide", "n", "n", "n", "n", "n", "n wide"), (row, line) => {
     const { actual_usd: actual, floor_usd: floor } = line.per_1k_requests;
     const told = [
       line.tenant, line.model, count(line.requests), short(line.input_tokens), short(line.cached_tokens),
-      short(line.output_tokens), usd(line.charged_usd), money(line.actual_usd), money(actual), money(floor),
-      money(line.per_million_output_tokens.actual_usd),
+      short(line.output_tokens), usd(line.charged_usd), money(line, line.actual_usd), money(line, actual), money(line, floor),
+      money(line, line.per_million_output_tokens.actual_usd),
     ];
     told.forEach((text, at) => say(row.children[at], text));
   });
 }
 
 function notes(c) {
-  const told = Object.entries(c.step_times).map(([model, source]) => `Seconds of ${model} are shared by the step times of ${source}.`);
+  const told = Object.entries(c.step_times).map(([model, source]) => `${model}: busy seconds are shared by ${source}.`);
   if (c.replicas_without_price.length) {
     told.push(`No price (replicas.usd_per_hour in platform.yaml): ${c.replicas_without_price.join(", ")}.`);
   }

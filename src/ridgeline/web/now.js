@@ -133,19 +133,20 @@ function recent(s) {
   $("recent").hidden = s.recent.length === 0;
   say($("recent-count"), s.recent.length ? `the last ${s.recent.length}; click one to see why it went where it went` : "");
   rows($("recent").tBodies[0], s.recent, () => {
-    const row = cells("soft", "", "wrap", "name wrap", "wide soft wrap", "n", "n wide", "n", "n wide", "n")();
+    const row = cells("soft", "", "wrap", "wrap", "n", "n wide", "n", "n wide", "n")();
     row.children[0].append(whyLink());
     row.children[1].append(made("span", "status"));
+    row.children[3].append(made("span"), made("small"));
     return row;
   }, (row, r) => {
-    const [at, status, tenant, model, replicaCell, ttft, tpot, total, prompt, output] = row.children;
+    const [at, status, tenant, model, ttft, tpot, total, prompt, output] = row.children;
     toWhy(at.firstElementChild, r.id, clock(r.at_unix_s + r.e2e_s));
     row.title = r.error || "";
     say(status.firstElementChild, statusText(r.status));
     status.firstElementChild.className = statusClass(r.status);
     say(tenant, r.tenant || NONE);
-    say(model, r.model || NONE);
-    say(replicaCell, (r.replica || NONE) + (r.retries ? ` (${r.retries} retried)` : ""));
+    say(model.children[0], r.model || NONE);
+    say(model.children[1], (r.replica || NONE) + (r.retries ? ` (${r.retries} retried)` : ""));
     say(ttft, timeText(r.ttft_s));
     say(tpot, timeText(r.tpot_s));
     say(total, timeText(r.e2e_s));

@@ -40,9 +40,9 @@ for (const [id, event] of [["tenants-find", "input"], ["tenants-order", "change"
 }
 
 function tenantRow() {
-  const row = cells("wrap", "n", "n", "n", "n wide", "n", "n", "limits", "limits")();
+  const row = cells("wrap", "n", "n", "n", "n wide", "n", "n", "limits", "budget")();
   row.children[0].append(made("b"), made("small"));
-  row.children[7].append(made("div"));
+  row.children[7].append(made("div"), made("span"));
   row.children[8].append(bar(), made("small"));
   return row;
 }
@@ -59,7 +59,8 @@ function tenant(row, t) {
   say(cached, short(t.cached_tokens));
   say(output, short(t.output_tokens));
   say(charged, usd(t.charged_usd));
-  rows(limits.firstElementChild, t.limits, bar, limit);
+  rows(limits.children[0], t.limits, bar, limit);
+  say(limits.children[1], t.limits.length ? "" : NONE);
   budgetLeft(budget, t.budget);
 }
 

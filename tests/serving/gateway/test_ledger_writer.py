@@ -89,3 +89,16 @@ async def test_who_no_longer_waits_is_not_told(engine: Engine) -> None:
     gone.cancel()
     assert await there == 2
     await writer.close()
+
+
+async def test_a_commit_that_cannot_be_observed_is_not_done_again(engine: Engine) -> None:
+    done: list[int] = []
+
+    def observe(operations: int, took_s: float) -> None:
+        raise ValueError("a mistake of ours")
+
+    writer = Writer(engine, lambda: 0, observe)
+    futures = submit(writer, lambda *_: done.append(1), lambda *_: done.append(2))
+    await asyncio.gather(*futures)
+    await writer.close()
+    assert done == [1, 2]

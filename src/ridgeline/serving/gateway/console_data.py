@@ -20,13 +20,13 @@ from ridgeline.serving.gateway.decisions import decision
 from ridgeline.serving.gateway.kept import Kept
 from ridgeline.serving.gateway.ledger_batch import Calendar
 from ridgeline.serving.gateway.tenant_rows import Tenant, limits_of, tenant_of
-from ridgeline.serving.gateway.usage import Period, usage
+from ridgeline.serving.gateway.usage import MINUTE_NS, Period, usage
 from ridgeline.serving.policy.limits import Account, Budget, Limits
 from ridgeline.serving.policy.periods import Period as Span
 from ridgeline.serving.policy.periods import period
 from ridgeline.serving.policy.window import aged
 from ridgeline.store.database import reading
-from ridgeline.store.tables import accounts, decisions, entries, reservations, tenants
+from ridgeline.store.tables import accounts, decisions, entries, replica_minutes, reservations, tenants
 
 MOST_TENANTS = 500
 MOST_DECISIONS = 50  # shown; warmth is of more, so that a replica's share does not jump
@@ -221,8 +221,15 @@ def routing_view(store: Engine, now_ns: int) -> RoutingView:
 
 
 def cost_view(store: Engine, hours: int, now_ns: int) -> dict[str, Any]:
-    """A report of the last hours as plain data, the dearest lines first."""
-    found = report(store, Period(now_ns - hours * 3_600_000_000_000, now_ns))
+    """A report of the last hours as plain data, the dearest lines first.
+
+    It ends with the last minute on record: requests after that have no seconds yet.
+    """
+    with reading(store) as connection:
+        last = connection.scalar(select(func.max(replica_minutes.c.minute)))
+    until_ns = now_ns if last is None else min(now_ns, (last + 1) * MINUTE_NS)
+    since_ns = min(now_ns - hours * 3_600_000_000_000, until_ns - MINUTE_NS)
+    found = report(store, Period(since_ns, until_ns))
     data = as_data(found)
     lines = sorted(
         data["lines"], key=lambda line: (-Decimal(line["actual_usd"]), -line["requests"])

@@ -132,13 +132,20 @@ class Writer:
                 with _begun(connection):
                     batch = Batch(connection, sql, self._calendar, self._clock)
                     answers = batch.run(operations)
-                self._on_commit(len(operations), time.perf_counter() - began_s)
+                self._tell(len(operations), time.perf_counter() - began_s)
                 return answers
             except (OperationalError, InterfaceError) as error:
                 self._disconnect()
                 if not left or getattr(error.orig, "sqlstate", None) not in _AGAIN:
                     raise
         raise AssertionError("the last try returns or raises")
+
+    def _tell(self, operations: int, took_s: float) -> None:
+        """What was committed stays so, whatever is thought of it: else it would be done twice."""
+        try:
+            self._on_commit(operations, took_s)
+        except Exception:
+            _LOG.exception("a commit of the ledger could not be observed")
 
     def _connected(self) -> tuple[Connection, Sql]:
         if self._connection is None or self._sql is None:
