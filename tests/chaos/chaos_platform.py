@@ -175,7 +175,9 @@ def _tenants(store: Engine) -> dict[str, str]:
     """alpha and beta with a budget that nobody reaches, capped with limits; their keys."""
     budget = BudgetSpec(usd=Decimal(1000), per="month")
     limits = LimitsSpec(concurrent=3, output_tokens_per_minute=3000, requests_per_minute=120)
-    specs = [TenantSpec(name=name, weight=weight, budget=budget) for name, weight in WEIGHTS.items()]
+    specs = [
+        TenantSpec(name=name, weight=weight, budget=budget) for name, weight in WEIGHTS.items()
+    ]
     specs.append(
         TenantSpec.model_validate(
             {"name": "capped", "class": "interactive", "limits": limits, "budget": budget}

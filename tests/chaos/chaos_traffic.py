@@ -126,11 +126,10 @@ class Traffic:
             self.open.discard(asked)
             self.ended += 1
             self.pulse.set()
-        if asked.tenant != "capped" and self.ended % _CAPPED_EVERY == 0:
-            if self.goes_on:
-                task = asyncio.create_task(self._ask(self._next("capped")))
-                self._capped.add(task)
-                task.add_done_callback(self._capped.discard)
+        if asked.tenant != "capped" and self.ended % _CAPPED_EVERY == 0 and self.goes_on:
+            task = asyncio.create_task(self._ask(self._next("capped")))
+            self._capped.add(task)
+            task.add_done_callback(self._capped.discard)
 
     async def _end(self, asked: Asked) -> str:
         queue_s = self._random.uniform(*_QUEUE_S)

@@ -113,9 +113,11 @@ class Admission:
         if usage is not None and usage.prompt_tokens:
             uncached = max(0, usage.prompt_tokens - exchange.cached_tokens)
             admitted.ticket.corrected(uncached)
+            admitted.ticket.said(usage.completion_tokens)
             known = self._sizes.get(exchange.model, Sizes())
             size = admitted.wanted.blocks.text_bytes
             self._sizes[exchange.model] = learned(known, size, usage.prompt_tokens)
+        admitted.ticket.said(exchange.output_tokens)  # a whole answer's tokens come all at once
         admitted.ticket.close()
         self.ledger.record_decision(exchange.id, exchange.tenant, exchange.why())
         if not exchange.reached:

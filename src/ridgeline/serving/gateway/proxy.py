@@ -254,6 +254,7 @@ class Attempt:
         if theirs != self.model:
             body = with_model(body, theirs)
         attempt_id = exchange.attempt_id()
+        exchange.complete = False  # an attempt before this one may have been, with a refusal
         if self.admitted is not None:
             self.proxy.admission.ledger.dispatched(exchange.id, replica.id, attempt_id)
         headers = sent_headers(self.asked.headers, replica, attempt_id)
@@ -283,7 +284,7 @@ class Attempt:
         except RetryableError as error:
             exchange.reached |= error.stale  # it may have taken the request before it closed
             raise
-        except BrokenError:
+        except BaseException:  # it may have it; also where the client has left
             exchange.reached = True
             raise
         exchange.reached = True
