@@ -1,8 +1,8 @@
 """One run: traffic, kills in the midst of it, the wait for recovery, and all evidence of it.
 
-A victim is killed at a moment in which it holds a reservation and a stream whose tokens arrive. Both
-are asserted: the stream is one that the harness reads, the reservation a row of the database, which
-is read after the death where the victim is a worker.
+A victim is killed at a moment in which it holds a reservation and a stream whose tokens arrive.
+Both are asserted: the stream is one that the harness reads, the reservation a row of the database,
+which is read after the death where the victim is a worker.
 """
 
 import asyncio

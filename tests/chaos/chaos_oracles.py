@@ -197,7 +197,7 @@ def decisions_replay(evidence: Evidence) -> Findings:
         for number, one in enumerate(detail["decisions"], 1):
             again = route(msgspec.convert(one["view"], View))
             if again != msgspec.convert(one["route"], Route):
-                found.append(f"{name}, attempt {number}: {one['route']['replica']}, now {again}")
+                found.append(f"{name}, attempt {number}: it was {one['route']}, now {again}")
     return found
 
 

@@ -37,7 +37,7 @@ def summary(evidence: Evidence) -> str:
             f"entries: {len(evidence.entries)}, by {_told(bases)}",
             f"sent again: {retried}, streams that went on elsewhere: {resumed}",
             f"quiet {evidence.recovery_s:.1f} s after the last request",
-            f"counters of two that queue: {largest:.0f} apart at most, bound {gap_bound(evidence):g}"
+            f"counters of two that queue: {largest:.0f} apart, bound {gap_bound(evidence):g}"
             f", in {len(evidence.samples)} looks",
             f"service: {apart:.0f} weighed tokens apart, bound {service_bound(evidence):g}"
             f", alpha was served {service(evidence, 'alpha'):.0f}",

@@ -1,4 +1,4 @@
-"""Oracles that cannot fail prove nothing: what is dropped from the gateway turns one of them red."""
+"""Oracles that cannot fail prove nothing: what the gateway is robbed of turns one of them red."""
 
 from pathlib import Path
 

@@ -7,26 +7,42 @@ import shutil
 from contextlib import asynccontextmanager
 from importlib import resources
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientSession, web
 
+from ridgeline.errors import StoreError
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.tenants import KeySpec, Tenants
+from ridgeline.serving.tenant_spec import LimitsSpec, TenantSpec
 from ridgeline.web.console import mount_console
 
 FILES = {
-    name: (resources.files("ridgeline.web") / name).read_text(encoding="utf-8")
-    for name in ("console.html", "console.css", "console.js", "console.svg")
+    one.name: one.read_text(encoding="utf-8")
+    for one in resources.files("ridgeline.web").iterdir()
+    if one.name.endswith((".html", ".css", ".js", ".svg"))
 }
+SCRIPTS = "\n".join(text for name, text in FILES.items() if name.endswith(".js"))
+PARTS = [f"/console/{name}" for name in FILES if name.endswith(".js") and name != "console.js"]
+DATA = [
+    "/console.json",
+    *(f"/console/{name}.json" for name in ("tenants", "routing", "cost")),
+    "/console/why.json?id=req-1",
+]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 EVIL = '<img src=x onerror="document.title=1">'
 
 
 @asynccontextmanager
-async def console(api_key: str | None = None):
-    gateway = Gateway(GatewayConfig(port=0, api_key=api_key, probe_starting_s=0.01))
-    mount_console(gateway.app, gateway.status)
+async def console(api_key: str | None = None, **config):
+    gateway = Gateway(GatewayConfig(port=0, api_key=api_key, probe_starting_s=0.01, **config))
+
+    async def status():
+        return gateway.status()
+
+    mount_console(gateway.app, status, gateway.store)
     try:
         yield await gateway.start(), gateway
     finally:
@@ -84,7 +100,7 @@ async def shown_whole(gateway: Gateway, requests: int) -> None:
 
 async def test_the_page_allows_nothing_from_elsewhere_and_no_frames() -> None:
     async with console() as (url, _), ClientSession() as client:
-        for path in ("/", "/console.css", "/console.js", "/console.svg"):
+        for path in ("/", "/console.css", "/console.js", "/console.svg", *PARTS):
             async with client.get(url + path) as answer:
                 assert answer.status == 200
                 policy = answer.headers["Content-Security-Policy"]
@@ -115,15 +131,88 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 
 def test_text_from_outside_is_never_set_as_html() -> None:
     unsafe = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\("
-    assert not re.search(unsafe, FILES["console.js"])
+    assert not re.search(unsafe, SCRIPTS)
     assert not re.search(r"\son[a-z]+=|\sstyle=|<script>", FILES["console.html"])
 
 
 def test_every_place_that_the_script_fills_is_on_the_page() -> None:
     there = set(re.findall(r'\bid="([^"]+)"', FILES["console.html"]))
-    wanted = set(re.findall(r'\$\("([^"]+)"\)', FILES["console.js"]))
+    wanted = set(re.findall(r'\$\("([^"]+)"\)', SCRIPTS))
     assert wanted <= there
-    assert len(wanted) > 20  # the pattern still finds them
+    assert len(wanted) > 60  # the pattern still finds them
+
+
+def test_every_column_has_its_heading() -> None:
+    """A row's cells are made in one place and named in another; so are those that narrow hides."""
+    for table, cells in (
+        (
+            "replicas",
+            re.search(r"function replicaRow\(\) \{\s+const row = cells\((.*?)\)\(\)", SCRIPTS),
+        ),
+        (
+            "tenants",
+            re.search(r"function tenantRow\(\) \{\s+const row = cells\((.*?)\)\(\)", SCRIPTS),
+        ),
+        ("queues", re.search(r'\$\("queues"\).tBodies\[0\], found, cells\((.*?)\), ', SCRIPTS)),
+        ("recent", re.search(r'\$\("recent"\).*?const row = cells\((.*?)\)\(\)', SCRIPTS, re.S)),
+        ("cost-lines", re.search(r'\$\("cost-lines"\).*?cells\((.*?)\), ', SCRIPTS)),
+    ):
+        assert cells, table
+        of_cells = ["wide" in one.split() for one in re.findall(r'"([^"]*)"', cells[1])]
+        head = re.search(rf'<table id="{table}">.*?</thead>', FILES["console.html"], re.S)
+        assert head, table
+        of_head = ["wide" in one for one in re.findall(r"<th ([^>]*)>", head[0])]
+        assert of_cells == of_head, table
+
+
+async def test_only_who_may_watch_sees_everybodys_traffic() -> None:
+    async with console(admin_key="s3cret", open=False) as (url, gateway), ClientSession() as client:
+        tenants = Tenants(gateway.store)
+        tenants.create(TenantSpec(name="a"), actor="test")
+        roles = {
+            role: tenants.create_key(KeySpec(tenant="a", role=role), actor="test").secret
+            for role in ("user", "viewer", "admin")
+        }
+        for path in DATA:
+            seen = {}
+            for role, secret in {**roles, "none": "", "platform": "s3cret"}.items():
+                bearer = {"Authorization": f"Bearer {secret}"} if secret else {}
+                async with client.get(url + path, headers=bearer) as answer:
+                    seen[role] = answer.status
+                    assert answer.status in (401, 403) or answer.headers["Cache-Control"]
+            there = 404 if "why" in path else 200
+            assert seen == {
+                "none": 401, "user": 403, "viewer": there, "admin": there, "platform": there
+            }  # fmt: skip
+
+
+async def test_what_cannot_be_asked_is_refused_with_the_reason() -> None:
+    asked = {
+        "/console/cost.json?hours=3": (400, "`hours` is one of 1, 24, 168."),
+        "/console/why.json": (400, "`id` is a request's id."),
+        f"/console/why.json?id={'x' * 201}": (400, "`id` is a request's id."),
+        "/console/why.json?id=req-1": (404, "Nothing is on record"),
+    }
+    async with console() as (url, _), ClientSession() as client:
+        for path, (status, problem) in asked.items():
+            async with client.get(url + path) as answer:
+                assert answer.status == status
+                assert problem in (await answer.json())["error"]["message"]
+
+
+async def test_a_ledger_that_cannot_be_read_is_a_503_and_the_rest_goes_on(monkeypatch) -> None:
+    def broken(*_args: object) -> None:
+        raise StoreError("is locked", where="database", remedy="wait")
+
+    for name in ("tenants_view", "routing_view", "cost_view", "decision"):
+        monkeypatch.setattr(f"ridgeline.serving.gateway.console_data.{name}", broken)
+    async with console() as (url, _), ClientSession() as client:
+        for path in DATA[1:]:
+            async with client.get(url + path) as answer:
+                assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+                assert "is locked" in (await answer.json())["error"]["message"]
+        async with client.get(url + DATA[0]) as answer:
+            assert answer.status == 200
 
 
 async def browse(url: str, folder: Path) -> tuple[str, list[str]]:
@@ -171,6 +260,8 @@ async def test_in_a_browser_the_page_shows_models_replicas_and_numbers(tmp_path)
     assert ">smollm2-0</td>" in dom
     assert "42 %" in dom
     assert dom.count('<td class="n wide">77</td>') == 2
+    assert ">2 of 256</span>" not in dom  # nothing is there any more
+    assert ">0 of 256</span>" in dom
     assert 'aria-label="Output tokens per second over two minutes' in dom
 
 
@@ -188,6 +279,46 @@ async def test_in_a_browser_names_from_outside_stay_text(tmp_path) -> None:
     assert "<title>Ridgeline</title>" in dom
     assert "<img src=x" not in dom.replace('"', "")
     assert dom.count("&lt;img src=x onerror=") >= 4  # model, replica, request, error
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+async def test_in_a_browser_each_view_shows_what_it_is_named_for(tmp_path) -> None:
+    """And hostile names stay text in each: a model's, a replica's, a client's own request id."""
+    hostile = "<img/src=x/onerror=document.title=1>"
+    async with a_replica(EVIL) as replica, console() as (url, gateway):
+        Tenants(gateway.store).create(
+            TenantSpec(name="default", limits=LimitsSpec(concurrent=4)), actor="test"
+        )
+        gateway.add_replica(ReplicaAddress(EVIL, replica))
+        await ready(gateway)
+        async with ClientSession() as client:
+            body = {"model": EVIL, "stream": True, "messages": []}
+            own = {"X-Request-Id": hostile}
+            async with client.post(f"{url}/v1/chat/completions", json=body, headers=own) as answer:
+                assert answer.status == 200
+                await answer.read()
+        await shown_whole(gateway, requests=1)
+        seen = {
+            view: await browse(f"{url}/#{view}", tmp_path / view[:7])
+            for view in ("tenants", "routing", "cost", f"why={quote(hostile)}", "why=%E0%A4%A")
+        }
+    for view, (dom, said) in seen.items():
+        assert said == [], view
+        assert "<title>Ridgeline</title>" in dom, view
+        assert "<img/" not in dom, view
+        assert "<img src=x" not in dom.replace('"', ""), view
+        assert text_of(dom, "store-says") == "", view
+    tenants, routing, cost, why, broken = (dom for dom, _ in seen.values())
+    assert "<b>default</b>" in tenants
+    assert "0 of 4 at once" in tenants
+    assert '<td class="n">77</td>' in tenants
+    assert "requests there, fewest of 1" in routing
+    assert "&lt;img src=x onerror=" in routing
+    assert text_of(cost, "cost-price-0") == "–"  # no minute is on record: nothing to show
+    assert "the client calls it &lt;img/src=x" in why
+    assert re.search(r'<dialog id="why"[^>]* open=""', why)
+    assert "77 tokens in (0 cached), 3 out, by usage" in why
+    assert not re.search(r'<dialog id="why"[^>]* open=""', broken)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")

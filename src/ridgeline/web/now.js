@@ -96,7 +96,7 @@ export function queues(s) {
   const queued = found.reduce((sum, row) => sum + row.queued, 0);
   const running = found.reduce((sum, row) => sum + row.running, 0);
   say($("queues-count"), found.length ? `${count(queued)} wait, ${count(running)} run` : "");
-  rows($("queues").tBodies[0], found, cells("name wrap", "soft", "wrap soft", "n", "n", "n"), (row, q) => {
+  rows($("queues").tBodies[0], found, cells("name wrap", "soft", "wrap soft wide", "n", "n", "n"), (row, q) => {
     const [tenant, of, model, waits, runs, oldest] = row.children;
     say(tenant, q.tenant);
     say(of, q.class);

@@ -92,3 +92,11 @@ async def test_models_that_make_no_sense_are_an_error_of_the_replica(body) -> No
         probe = Probe(session, ReplicaAddress("r", str(server.make_url(""))), 1.0)
         with pytest.raises(ProbeError):
             await probe.models()
+
+
+def test_adapters_in_use_are_those_of_the_latest_report() -> None:
+    name, row = "vllm:lora_requests_info", 'running_lora_adapters="{}",waiting_lora_adapters="{}"'
+    old, new = row.format("old", ""), row.format("sql,chat", "de")
+    text = f'{name}{{max_lora="4",{old}}} 1.0\n{name}{{max_lora="4",{new}}} 2.5e9\n'
+    assert parse_load(text).adapters == {"sql", "chat", "de"}
+    assert parse_load("vllm:num_requests_running 1").adapters == frozenset()

@@ -173,6 +173,17 @@ async def test_an_attempt_that_was_not_noted_any_more_is_found(setting: Setting)
     assert [row.output_tokens for row in setting.entries()] == [4, 6]
 
 
+async def test_of_attempts_of_which_none_was_noted_the_last_is_found(setting: Setting) -> None:
+    """The first was refused, so no log has it, and its worker died within a second."""
+    await setting.begin("req-1")
+    await setting.begin("req-2")
+    setting.logs.note("a", "req-1~2", 90, 4)
+    setting.logs.note("a", "req-2", 90, 2)
+    setting.logs.note("b", "req-2~3", 90, 6)
+    assert await setting.recovery.round() == 0
+    assert [row.output_tokens for row in setting.entries()] == [4, 6]
+
+
 async def test_what_no_replica_knows_is_released_after_a_while(setting: Setting) -> None:
     await setting.begin("req-1", "a")
     assert await setting.recovery.round() == 1

@@ -89,6 +89,11 @@ def test_what_is_saved_is_worth_so_many_requests_beside_it() -> None:
     assert cost(2, 0, 100) > cost(0, 0, 100 + 2 * REQUEST_TOKENS - 1)
 
 
+def test_of_what_many_share_half_the_saving_counts_where_it_is_little() -> None:
+    assert cost(0, 0, 100, shared_tokens=1000) == cost(0, 0, 600)
+    assert cost(0, 0, 100, shared_tokens=30_000) == cost(1, 0, 100)
+
+
 def test_tau_is_the_rate_times_the_wait_shared_by_the_gateways() -> None:
     whole = saturation(20_480.0, 14.0, "one calibration")
     assert whole.tokens == 286_720, "the published example: Qwen3-32B on an H100"

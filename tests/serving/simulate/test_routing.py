@@ -66,6 +66,12 @@ def test_so_it_does_on_a_recorded_heavy_tail() -> None:
     assert turns.total_s(0.99) >= 2 * sticky.total_s(0.99)
 
 
+def test_few_chats_behind_one_system_prompt_spread_too() -> None:
+    """With one of 1,000 tokens on one replica only, that one drew all of them once."""
+    talks = chats(20, per_s=6.0, system_tokens=1024, think_s=1.0)
+    assert run("prefix-sticky", talks).max_over_mean < 1.5
+
+
 def test_where_decoding_is_all_the_work_it_is_no_worse_than_least_load() -> None:
     """Also behind a preamble that all prompts share, which must not draw them together."""
     talks = chats(1500, per_s=50.0, turns=1, system_tokens=32, said_tokens=60, answer_tokens=400)

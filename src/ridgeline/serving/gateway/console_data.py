@@ -26,7 +26,14 @@ from ridgeline.serving.policy.periods import Period as Span
 from ridgeline.serving.policy.periods import period
 from ridgeline.serving.policy.window import aged
 from ridgeline.store.database import reading
-from ridgeline.store.tables import accounts, decisions, entries, replica_minutes, reservations, tenants
+from ridgeline.store.tables import (
+    accounts,
+    decisions,
+    entries,
+    replica_minutes,
+    reservations,
+    tenants,
+)
 
 MOST_TENANTS = 500
 MOST_DECISIONS = 50  # shown; warmth is of more, so that a replica's share does not jump
@@ -425,9 +432,7 @@ def _warmed(there: Warmth, last: _Attempt) -> None:
     there.warm_share = there.warm_tokens / there.input_tokens if there.input_tokens else None
 
 
-def _decided(
-    request_id: str, at_ns: int, tenant: str, detail: _Detail, last: _Attempt
-) -> Decided:
+def _decided(request_id: str, at_ns: int, tenant: str, detail: _Detail, last: _Attempt) -> Decided:
     route = last.route
     scores = sorted(route.scores, key=lambda one: (one.replica != route.replica, one.cost))
     return Decided(

@@ -292,6 +292,7 @@ class Fleet:
                 self.warm_tokens(wanted),
                 self._index.continues(wanted.blocks.hashes),
                 wanted.session,
+                self._adapter(model),
                 chance=random.getrandbits(64),
             ),
             [replica.view for replica in self._replicas.values()],
@@ -311,6 +312,11 @@ class Fleet:
         sent = chosen.took(answer.uncached_tokens)
         self.does(chosen)
         return Dispatch(self, chosen, answer, sent, detail, now_ns, alone)
+
+    def _adapter(self, model: str) -> str | None:
+        """The model's own name, where it is an adapter: it goes where it is in memory."""
+        entries = (one.entries.get(model, {}) for one in self._replicas.values())
+        return model if any(entry.get("parent") for entry in entries) else None
 
     def prefilled(self, model: str, tokens: int, took_ns: int) -> None:
         """A prompt that had its replica for itself took so long to its first token."""
@@ -452,4 +458,5 @@ class Fleet:
         ours = max(running_before, replica.view.running)  # both ends of the look: never too many
         replica.view.others = max(0, (load.running or 0) + (load.waiting or 0) - ours)
         replica.view.kv_usage = load.kv_usage
+        replica.view.adapters = load.adapters
         replica.view.reported_ns = time.monotonic_ns()

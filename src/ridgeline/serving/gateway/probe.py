@@ -5,6 +5,7 @@ SGLang, llama.cpp), then `/v1/models`. Called by `fleet`, which decides what the
 """
 
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -37,17 +38,27 @@ _KV_USAGE = (
 )
 
 
+_LORA = re.compile(
+    r"^vllm:lora_requests_info\{(?P<labels>[^}]*)\} (?P<at>[0-9.eE+]+)$", re.MULTILINE
+)
+_LORA_NAMES = re.compile(r'(?:running|waiting)_lora_adapters="([^"]*)"')
+
+
 class ProbeError(Exception):
     """A replica's answer to a probe cannot be used; says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a replica reports of itself; None where it does not. `kv_usage` is a share, 0..1."""
+    """What a replica reports of itself; None where it does not. `kv_usage` is a share, 0..1.
+
+    `adapters` are those that it has in use, and so in memory.
+    """
 
     running: int | None = None
     waiting: int | None = None
     kv_usage: float | None = None
+    adapters: frozenset[str] = frozenset()
 
 
 class Probe:
@@ -182,7 +193,16 @@ def parse_load(text: str) -> Load:
         running=None if running is None else int(sum(running)),
         waiting=None if waiting is None else int(sum(waiting)),
         kv_usage=None if usage is None else min(1.0, max(0.0, max(usage))),
+        adapters=_adapters(text),
     )
+
+
+def _adapters(text: str) -> frozenset[str]:
+    """Adapters in use: vLLM tells them as labels, and the time of the report as the value."""
+    found = [(float(match["at"]), match["labels"]) for match in _LORA.finditer(text)]
+    latest = max(found, default=(0.0, ""))[1]
+    names = (name.strip() for told in _LORA_NAMES.findall(latest) for name in told.split(","))
+    return frozenset(name for name in names if name)
 
 
 _WANTED = frozenset({*_RUNNING, *_WAITING, *_KV_USAGE})

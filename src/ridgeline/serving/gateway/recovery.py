@@ -30,6 +30,8 @@ from ridgeline.serving.usage_log import Usage
 _LOG = logging.getLogger(__name__)
 _MOST_AT_ONCE = 32
 _ANSWER_S = 5.0
+#: Attempts that a request may have had since what was noted last (`retries` and the first).
+MOST_ATTEMPTS = 3
 
 
 class Source(NamedTuple):
@@ -105,7 +107,7 @@ class Recovery:
         return True
 
     async def _attempts(self, row: Reservation) -> list[Logged | Missing]:
-        """What is known of each attempt that was noted, and of one more that may not have been."""
+        """What is known of each attempt that was noted, and of those that may not have been."""
         sources = self._sources_of(row.model)
         noted = attempts_of(row.attempts)
         asks = [
@@ -114,11 +116,18 @@ class Recovery:
             )
             for attempt in noted
         ]
-        number = len(noted) + 1
-        one_more = row.request_id if number == 1 else f"{row.request_id}~{number}"
-        *known, late = await asyncio.gather(*asks, self._ask(one_more, sources))
+        names = [
+            f"{row.request_id}~{number}" for number in range(len(noted) + 1, MOST_ATTEMPTS + 1)
+        ]
+        if not noted:
+            names[0] = row.request_id
+        answers = await asyncio.gather(*asks, *(self._ask(name, sources) for name in names))
+        known, late = answers[: len(noted)], answers[len(noted) :]
         # A dispatch is noted within a second; one that was not is believed where a log has it.
-        return [*known, late] if isinstance(late, Logged) or not known else known
+        logged = [answer for answer in late if isinstance(answer, Logged)]
+        if known or logged:
+            return [*known, *logged]
+        return [Missing.SILENT if Missing.SILENT in late else Missing.UNKNOWN]
 
     async def _ask(self, attempt_id: str, sources: Sequence[Source]) -> Logged | Missing:
         """What these replicas know of an attempt; one that is gone for good is silent."""

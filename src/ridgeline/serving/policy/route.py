@@ -234,7 +234,8 @@ def _scores(view: View, able: list[Replica]) -> tuple[Score, ...]:
         if request.adapter is not None and request.adapter not in one.adapters:
             added += view.saturation.adapter_tokens
         load, backlog = one.load(view.now_ns), one.uncached_tokens
-        rows.append(Score(one.id, load, backlog, warm, added, cost(load, backlog, added)))
+        total = cost(load, backlog, added, 0 if request.continues else warm)
+        rows.append(Score(one.id, load, backlog, warm, added, total))
     return tuple(rows)
 
 

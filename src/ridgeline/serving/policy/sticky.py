@@ -10,7 +10,7 @@ text, until the replica is saturated. Two bounds say so, and each bounds one res
     decode     requests there: at most `EVEN` times the mean, or the mean and `SLACK` more
 
 A beginning that many prompts share is worth having on many replicas. So it draws nobody: it only
-makes a replica cheaper, by what is saved now, and load decides where the saving is small.
+makes a replica cheaper, by what is saved now less a request's worth, and load decides the rest.
 
 tau = peak prefill tokens/s x the wait that is allowed for the sake of warmth, so it is a number of
 the step-time model or of a measurement, and no weight that somebody tuned for one workload.
@@ -68,9 +68,14 @@ class Score:
     cost: int = 0
 
 
-def cost(load: int, backlog_tokens: int, uncached_tokens: int) -> int:
-    """What a request waits for and slows down there, in prompt tokens."""
-    return backlog_tokens + uncached_tokens + REQUEST_TOKENS * load
+def cost(load: int, backlog_tokens: int, uncached_tokens: int, shared_tokens: int = 0) -> int:
+    """What a request waits for and slows down there, in prompt tokens.
+
+    `shared_tokens` are warm there and the beginning of many prompts. A copy on another replica
+    would save the next prompts there as much, so the first of what they save does not count.
+    """
+    spread = min(shared_tokens // 2, REQUEST_TOKENS)
+    return backlog_tokens + uncached_tokens + spread + REQUEST_TOKENS * load
 
 
 @dataclass(frozen=True, slots=True)
