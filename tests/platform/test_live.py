@@ -87,7 +87,11 @@ async def server():
     async def list_models(_request):
         return web.json_response(models)
 
+    async def complete(_: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"text": "x"}]})
+
     app.router.add_get("/v1/models", list_models)
+    app.router.add_post("/v1/completions", complete)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

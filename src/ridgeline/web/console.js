@@ -17,7 +17,7 @@ let warm = null; // by replica, from the last answer about routing
 async function fetched(path) {
   const key = sessionStorage.getItem("key");
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  const answer = await fetch(path, { headers, signal: AbortSignal.timeout(15000) });
+  const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(15000) });
   if (answer.status === 401) return locked(key ? "That was not it." : "");
   if (answer.status === 403) return locked("This key may not look here: it needs one of role viewer or admin.");
   if (!answer.ok) throw new Error(await problem(answer));

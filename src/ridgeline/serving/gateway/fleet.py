@@ -414,8 +414,10 @@ class Fleet:
             ready = replica.view.state is State.READY
             if not was_ready:
                 replica.at(replica.note or replica.view.state.value, time.monotonic_ns())
+            # Whoever said yes and gave no token is not asked for another ten times a second.
+            often = not ready and sign is not Sign.READY
             await asyncio.sleep(
-                self._config.probe_every_s if ready else self._config.probe_starting_s
+                self._config.probe_starting_s if often else self._config.probe_every_s
             )
 
     async def _learn_models(self, replica: LiveReplica, probe: Probe) -> Sign:
