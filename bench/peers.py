@@ -60,7 +60,7 @@ GUIDELLM = Pin(
     torch="torch==2.13.0+cpu",
     without=frozenset({"torch"}),
 )
-# Release 1.107.0 was tampered with and withdrawn: a new pin is for a wheel that somebody has read.
+# Release 1.107.0 was tampered with and withdrawn: a new pin is for a wheel without a .pth file.
 # Left out of its proxy: database migrations, and what is sold (a distribution each).
 LITELLM = Pin(
     distribution="litellm",

@@ -103,7 +103,7 @@ async def attack(folder: Path, url: str, plan: Plan) -> Evidence:
             group.create_task(traffic.run())
             group.create_task(_kill_all(told, traffic, evidence))
         looking.cancel()
-        evidence.backlog_ns = began_ns, time.time_ns()
+        evidence.backlog_ns = began_ns, traffic.stopped_ns
         evidence.load_s = time.monotonic() - began_s
         await _quiet(told, evidence)
         evidence.recovery_s = time.monotonic() - began_s - evidence.load_s

@@ -77,6 +77,8 @@ class Traffic:
         self.pulse = asyncio.Event()
         #: More requests follow also after `requests`, for as long as somebody needs them.
         self.is_needed = True
+        #: When clients stopped to ask for more, from when on queues run empty.
+        self.stopped_ns = 0
         self._random = Random(seed)
         self._requests = requests
         self._clients = {tenant: _client(url, key) for tenant, key in keys.items()}
@@ -107,6 +109,7 @@ class Traffic:
     async def _loop(self, tenant: str) -> None:
         while self.goes_on:
             await self._ask(self._next(tenant))
+        self.stopped_ns = self.stopped_ns or time.time_ns()
 
     def _next(self, tenant: str) -> Asked:
         mix = _MIX[tenant]

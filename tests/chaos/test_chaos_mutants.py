@@ -3,15 +3,17 @@
 from pathlib import Path
 
 import pytest
-from chaos_attack import Evidence, Plan, attack
+from chaos_attack import Plan, attack
 from chaos_oracles import findings
+from chaos_report import verdict
 
 SEED = 5
 
 
 async def red(folder: Path, url: str, plan: Plan) -> set[str]:
     """The letters of the oracles that found something."""
-    evidence: Evidence = await attack(folder, url, plan)
+    evidence = await attack(folder, url, plan)
+    print(verdict(evidence))
     return {name.partition(":")[0] for name in findings(evidence)}
 
 

@@ -82,11 +82,15 @@ class UsageLog:
         if folder is not None:
             self._read_back()
 
-    def begin(self, request_id: str, prompt_tokens: int) -> Entry:
-        """A new request's record; where an id comes again, its newest request counts."""
+    def begin(self, request_id: str, prompt_tokens: int, resumed_tokens: int = 0) -> Entry:
+        """A new request's record; where an id comes again, its newest request counts.
+
+        `resumed_tokens` of its answer were said elsewhere, and count from the first moment on.
+        """
         self._serial += 1
         key = request_id.encode()[:_ID_BYTES]
         entry = Entry(self._serial, key, prompt_tokens)
+        entry.completion_tokens = resumed_tokens
         self._forget(self._serial - self._requests)
         self._serials[key] = self._serial
         self._running[self._serial] = entry

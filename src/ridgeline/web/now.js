@@ -34,9 +34,9 @@ function tiles(s) {
     say($(`${name}-more`), of[name].count ? `${timeText(of[name].p99)} p99` : "no streams yet");
   }
   const failed = rates.series.errors.reduce((a, b) => a + b, 0);
-  const ended = rates.series.requests.reduce((a, b) => a + b, 0);
+  const all = rates.series.requests.reduce((a, b) => a + b, 0);
   say($("errors-rate"), count(failed));
-  say($("errors-more"), ended ? `${percent(failed / ended)} of ${count(ended)} requests` : "no requests");
+  say($("errors-more"), all ? `${percent(failed / all)} of ${count(all)} requests` : "no requests");
   $("errors-tile").dataset.bad = failed ? "yes" : "no";
 }
 
@@ -74,8 +74,9 @@ function replica(row, r, warm) {
   address.title = `${r.address}: ${r.reason}`;
   say(model, r.models.join(", ") || NONE);
   model.title = model.textContent;
-  const of = r.slots ? r.in_flight / r.slots : null;
-  fillBar(inFlight.firstElementChild, of, r.slots ? `${count(r.in_flight)} of ${count(r.slots)}` : count(r.in_flight));
+  const slots = ["starting", "loading"].includes(r.state) ? null : r.slots; // not known yet
+  const of = slots ? r.in_flight / slots : null;
+  fillBar(inFlight.firstElementChild, of, slots ? `${count(r.in_flight)} of ${count(slots)}` : count(r.in_flight));
   say(prefilling, short(r.prefilling_tokens));
   say(waiting, count(r.waiting));
   fillBar(usage.firstElementChild, r.kv_usage, roundPercent(r.kv_usage));
@@ -128,11 +129,14 @@ function latency(s) {
   });
 }
 
+const ended = (r) => r.at_unix_s + r.e2e_s;
+const byEnd = (found) => [...found].sort((a, b) => ended(b) - ended(a));
+
 function recent(s) {
   $("no-requests").hidden = s.recent.length > 0;
   $("recent").hidden = s.recent.length === 0;
   say($("recent-count"), s.recent.length ? `the last ${s.recent.length}; click one to see why it went where it went` : "");
-  rows($("recent").tBodies[0], s.recent, () => {
+  rows($("recent").tBodies[0], byEnd(s.recent), () => {
     const row = cells("soft", "", "wrap", "wrap", "n", "n wide", "n", "n wide", "n")();
     row.children[0].append(whyLink());
     row.children[1].append(made("span", "status"));
@@ -140,7 +144,7 @@ function recent(s) {
     return row;
   }, (row, r) => {
     const [at, status, tenant, model, ttft, tpot, total, prompt, output] = row.children;
-    toWhy(at.firstElementChild, r.id, clock(r.at_unix_s + r.e2e_s));
+    toWhy(at.firstElementChild, r.id, clock(ended(r)));
     row.title = r.error || "";
     say(status.firstElementChild, statusText(r.status));
     status.firstElementChild.className = statusClass(r.status);
@@ -157,7 +161,7 @@ function recent(s) {
 
 function errors(s) {
   $("no-errors").hidden = s.errors.length > 0;
-  rows($("errors"), s.errors, () => {
+  rows($("errors"), byEnd(s.errors), () => {
     const item = made("li");
     item.append(made("span", "status"), made("span", "quiet"), made("span", "what"));
     return item;
@@ -165,7 +169,7 @@ function errors(s) {
     const [status, where, what] = item.children;
     status.className = statusClass(e.status);
     say(status, statusText(e.status));
-    const there = [clock(e.at_unix_s + e.e2e_s), e.tenant, e.model, e.replica].filter(Boolean);
+    const there = [clock(ended(e)), e.tenant, e.model, e.replica].filter(Boolean);
     say(where, `  ${there.join("  ·  ")}`);
     say(what, e.error || "no message");
   });

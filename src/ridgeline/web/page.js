@@ -21,6 +21,8 @@ export function short(x) {
   return x >= 1e5 ? `${whole.format(x / 1e3)}k` : whole.format(x);
 }
 
+export const tight = (x) => (x >= 1e4 && x < 1e5 ? `${one.format(x / 1e3)}k` : short(x));
+
 export function usd(text) {
   if (!known(text)) return NONE;
   const x = Number(text), size = Math.abs(x), sign = x < 0 ? "−" : "";

@@ -1,7 +1,7 @@
 // Tenants: what they used today, how full their limits are, and what budget is left.
 
 import {
-  $, NONE, bar, cells, clock, count, fillBar, made, rows, say, short, usd,
+  $, NONE, bar, cells, clock, count, fillBar, made, rows, say, short, tight, usd,
 } from "./page.js";
 
 const LIMITS = {
@@ -66,7 +66,7 @@ function tenant(row, t) {
 
 function limit(node, fill) {
   const [what, per] = LIMITS[fill.name];
-  fillBar(node, fill.used / fill.limit, `${short(fill.used + fill.held)} of ${short(fill.limit)} ${what}${per}`, {
+  fillBar(node, fill.used / fill.limit, `${tight(fill.used + fill.held)} of ${tight(fill.limit)} ${what}${per}`, {
     held: fill.held / fill.limit,
   });
   const held = fill.held ? `, ${count(fill.held)} held by running requests` : "";

@@ -79,6 +79,17 @@ async def test_whoever_waits_is_told_when_the_replica_goes():
     assert engine.waiting == 0
 
 
+async def test_a_resumed_answer_that_says_nothing_more_keeps_its_count():
+    log = UsageLog(None)
+    engine = FakeEngine(SETUP, log)
+    one = Generation("r", [[5] * 9], n=1, most=30, ends="length", seed=3, resumed=(1, 2, 3))
+    engine.ask(one, "req-1~2")
+    engine.close(one)  # its client left
+    logged = log.find("req-1~2")
+    assert logged is not None
+    assert (logged.completion_tokens, logged.finished) == (3, True)
+
+
 async def test_a_resumed_answer_goes_on_at_its_place():
     async def ids(resumed: tuple[int, ...]) -> list[int]:
         engine = FakeEngine(SETUP, UsageLog(None))

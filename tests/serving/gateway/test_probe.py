@@ -100,3 +100,9 @@ def test_adapters_in_use_are_those_of_the_latest_report() -> None:
     text = f'{name}{{max_lora="4",{old}}} 1.0\n{name}{{max_lora="4",{new}}} 2.5e9\n'
     assert parse_load(text).adapters == {"sql", "chat", "de"}
     assert parse_load("vllm:num_requests_running 1").adapters == frozenset()
+
+
+def test_the_size_of_the_cache_is_blocks_times_their_size() -> None:
+    labels = 'block_size="32",engine="0",num_gpu_blocks="1000"'
+    assert parse_load(f"vllm:cache_config_info{{{labels}}} 1.0").kv_tokens == 32_000
+    assert parse_load("vllm:cache_config_info{} 1.0").kv_tokens is None

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ridgeline.serving.policy.sizes import Sizes, estimate, learned
+from ridgeline.serving.policy.sizes import Sizes, estimate, expected, learned
 
 
 def test_before_anything_is_known_two_bytes_are_a_token() -> None:
@@ -35,3 +35,12 @@ def test_whatever_replicas_say_it_stays_in_its_bounds(
     for size_bytes, size_tokens in answers:
         known = learned(known, size_bytes, size_tokens)
     assert (prompt_bytes + 64) / 16 <= estimate(known, prompt_bytes) <= prompt_bytes + 64
+
+
+def test_the_mean_is_neither_the_upper_end_nor_the_first_guess_for_long() -> None:
+    sizes = Sizes()
+    for tokens in (200, 300) * 100:  # a quarter of a token for each byte, in the middle
+        sizes = learned(sizes, 936, tokens)
+    assert 235 <= expected(sizes, 936) <= 265
+    assert estimate(sizes, 936) > expected(sizes, 936)
+    assert expected(Sizes(), 936) == 250

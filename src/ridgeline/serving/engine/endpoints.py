@@ -83,9 +83,8 @@ class Endpoints:
         if self._replica.log is None:
             return None
         prompt_tokens = sum(len(add.prompt) for add in adds)
-        entry = self._replica.log.begin(request_id(request), prompt_tokens)
-        entry.completion_tokens = sum(len(add.resumed) for add in adds)
-        return entry
+        resumed_tokens = sum(len(add.resumed) for add in adds)
+        return self._replica.log.begin(request_id(request), prompt_tokens, resumed_tokens)
 
     def _chat(self, body: bytes) -> Prepared:
         request = read(body, ChatRequest)

@@ -170,7 +170,9 @@ class FakeEngine:
 
     def ask(self, generation: Generation, request_id: str) -> None:
         """Take a request. Its choices were checked to fit `longest`."""
-        generation.entry = self._log.begin(request_id, generation.prompt_tokens)
+        generation.entry = self._log.begin(
+            request_id, generation.prompt_tokens, generation.completion_tokens
+        )
         for choice in generation.choices:
             self._batcher.add(
                 choice.id,

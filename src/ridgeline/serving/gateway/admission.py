@@ -25,7 +25,7 @@ from ridgeline.serving.gateway.prompt_blocks import prompt_blocks
 from ridgeline.serving.gateway.record import Exchange
 from ridgeline.serving.openai import ApiError, model_not_found
 from ridgeline.serving.policy.price import charge
-from ridgeline.serving.policy.sizes import Sizes, estimate, learned
+from ridgeline.serving.policy.sizes import Sizes, estimate, expected, learned
 from ridgeline.serving.policy.vtc import Entry
 
 #: What is left for an answer though the prompt, as it is estimated, fills the context.
@@ -84,7 +84,7 @@ class Admission:
             body = with_most_tokens(body, most)
         output_tokens = most * call.choices
         ask = Ask(
-            exchange.id, caller, call.model, path, wanted.input_tokens, output_tokens,
+            exchange.id, caller, call.model, path, wanted.most_input_tokens, output_tokens,
             settings.price,
         )  # fmt: skip
         try:
@@ -117,7 +117,6 @@ class Admission:
             known = self._sizes.get(exchange.model, Sizes())
             size = admitted.wanted.blocks.text_bytes
             self._sizes[exchange.model] = learned(known, size, usage.prompt_tokens)
-        admitted.ticket.said(exchange.output_tokens)  # a whole answer's tokens come all at once
         admitted.ticket.close()
         self.ledger.record_decision(exchange.id, exchange.tenant, exchange.why())
         if not exchange.reached:
@@ -183,7 +182,7 @@ class Admission:
         context = self.fleet.context(call.model)
         if context is None or call.most_tokens is not None:
             return min(most, context or most)
-        return min(most, max(_LEAST_ROOM, context - wanted.input_tokens))
+        return min(most, max(_LEAST_ROOM, context - wanted.most_input_tokens))
 
     def _wanted(
         self,
@@ -194,9 +193,12 @@ class Admission:
         settings: ModelSettings,
     ) -> Wanted:
         blocks = prompt_blocks(body, call.model, caller.tenant)
-        tokens = estimate(self._sizes.get(call.model, Sizes()), blocks.text_bytes)
+        sizes = self._sizes.get(call.model, Sizes())
+        tokens = expected(sizes, blocks.text_bytes)
+        most = estimate(sizes, blocks.text_bytes)
         session = headers.get(settings.session_header) or call.user or ""
-        return Wanted(call.model, blocks, tokens, f"{caller.tenant}/{session}" if session else "")
+        named = f"{caller.tenant}/{session}" if session else ""
+        return Wanted(call.model, blocks, tokens, named, most)
 
     async def _enter(
         self,

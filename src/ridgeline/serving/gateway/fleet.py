@@ -28,6 +28,7 @@ from ridgeline.serving.policy.states import State
 from ridgeline.serving.policy.sticky import Saturation
 
 MOST_STAGES = 16
+BLOCK_TOKENS = 16  # about what a block of the prefix index is (`prompt_blocks`)
 GONE_S = 300  # how long a replica that left may still be asked what it did
 MODELS_EVERY_S = 30.0  # a ready replica's list of models changes seldom (adapters)
 
@@ -84,12 +85,16 @@ class LiveReplica:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What routing has to know of a request. `blocks` are its prompt's."""
+    """What routing has to know of a request. `blocks` are its prompt's.
+
+    `input_tokens` is what the prompt has most likely, `most_input_tokens` what it may have.
+    """
 
     model: str
     blocks: PromptBlocks
     input_tokens: int
     session: str = ""
+    most_input_tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -461,4 +466,6 @@ class Fleet:
         replica.view.others = max(0, (load.running or 0) + (load.waiting or 0) - ours)
         replica.view.kv_usage = load.kv_usage
         replica.view.adapters = load.adapters
+        if load.kv_tokens:
+            self._index.resize(replica.id, load.kv_tokens // BLOCK_TOKENS)
         replica.view.reported_ns = time.monotonic_ns()

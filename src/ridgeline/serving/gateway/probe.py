@@ -41,6 +41,8 @@ _KV_USAGE = (
 _LORA = re.compile(
     r"^vllm:lora_requests_info\{(?P<labels>[^}]*)\} (?P<at>[0-9.eE+]+)$", re.MULTILINE
 )
+_BLOCKS = re.compile(r'^vllm:cache_config_info\{[^}]*num_gpu_blocks="([0-9]{1,12})"', re.M)
+_BLOCK_SIZE = re.compile(r'^vllm:cache_config_info\{[^}]*block_size="([0-9]{1,6})"', re.M)
 _LORA_NAMES = re.compile(r'(?:running|waiting)_lora_adapters="([^"]*)"')
 
 
@@ -52,13 +54,14 @@ class ProbeError(Exception):
 class Load:
     """What a replica reports of itself; None where it does not. `kv_usage` is a share, 0..1.
 
-    `adapters` are those that it has in use, and so in memory.
+    `adapters` are those that it has in use, and so in memory; `kv_tokens` is its cache's size.
     """
 
     running: int | None = None
     waiting: int | None = None
     kv_usage: float | None = None
     adapters: frozenset[str] = frozenset()
+    kv_tokens: int | None = None
 
 
 class Probe:
@@ -194,7 +197,14 @@ def parse_load(text: str) -> Load:
         waiting=None if waiting is None else int(sum(waiting)),
         kv_usage=None if usage is None else min(1.0, max(0.0, max(usage))),
         adapters=_adapters(text),
+        kv_tokens=_kv_tokens(text),
     )
+
+
+def _kv_tokens(text: str) -> int | None:
+    """The size of its cache: vLLM tells blocks and their size as labels."""
+    blocks, size = _BLOCKS.search(text), _BLOCK_SIZE.search(text)
+    return int(blocks[1]) * int(size[1]) if blocks and size else None
 
 
 def _adapters(text: str) -> frozenset[str]:

@@ -8,7 +8,6 @@ however it ends. What it used is settled by `admission`, whatever happened.
 import asyncio
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,6 +21,7 @@ from ridgeline.serving.gateway.calls import peek, with_model, with_usage
 from ridgeline.serving.gateway.config import GatewayConfig
 from ridgeline.serving.gateway.dialects import DIALECTS, Dialect, Translation
 from ridgeline.serving.gateway.fleet import Dispatch, Fleet, Wanted
+from ridgeline.serving.gateway.ids import new_id
 from ridgeline.serving.gateway.logs import RequestLog
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.prompt_blocks import prompt_blocks
@@ -359,11 +359,6 @@ class _Failure(msgspec.Struct):
     error: _Error | str | None = None
     message: str = ""
     detail: str = ""
-
-
-def new_id() -> str:
-    """A request's id: ours alone, so that it can be charged once."""
-    return f"req-{uuid.uuid4().hex}"
 
 
 def client_id(request: web.Request) -> str:

@@ -10,7 +10,8 @@ from ridgeline.serving.gateway.admission import visible
 from ridgeline.serving.gateway.callers import Caller, Callers
 from ridgeline.serving.gateway.dialects import DIALECTS
 from ridgeline.serving.gateway.fleet import Fleet
-from ridgeline.serving.gateway.proxy import CALLER, Proxy, new_id
+from ridgeline.serving.gateway.ids import new_id
+from ridgeline.serving.gateway.proxy import CALLER, Proxy
 from ridgeline.serving.http_guard import error_response
 from ridgeline.serving.openai import ApiError, model_not_found
 from ridgeline.serving.policy.states import State
@@ -76,8 +77,8 @@ async def _in_their_shape(request: web.Request, handler: Handler) -> web.StreamR
         response = _shaped(request.path, ApiError(error.status, problem))
         if isinstance(error, web.HTTPMethodNotAllowed):
             response.headers["Allow"] = error.headers["Allow"]
-    if not response.prepared:
-        response.headers.setdefault("X-Request-Id", new_id())
+    if not response.prepared and "X-Request-Id" not in response.headers:
+        response.headers["X-Request-Id"] = new_id()
     return response
 
 
