@@ -50,6 +50,15 @@ def test_what_ran_when_a_process_ended_is_finished_in_the_next_one(tmp_path: Pat
     again.close()
 
 
+def test_what_was_said_elsewhere_counts_from_the_first_moment_on(tmp_path: Path) -> None:
+    log = UsageLog(tmp_path)
+    log.begin("req-1~2", 7, 4)
+    log.close()  # as if it had been killed
+    again = UsageLog(tmp_path)
+    assert again.find("req-1~2") == Usage("req-1~2", 7, 0, 4, finished=True)
+    again.close()
+
+
 WRITER = """
 import sys
 from pathlib import Path

@@ -216,8 +216,9 @@ async def test_metrics_count_requests_tokens_and_times(tools) -> None:
         path = 'endpoint="/v1/chat/completions"'
         whose = 'model="m",tenant="default"'
         prefix = "ridgeline_gateway_"
-        assert f'{prefix}requests_total{{{path},model="m",status="200",tenant="default"}} 2.0' in text
-        assert f'{prefix}requests_total{{{path},model="",status="404",tenant="default"}} 1.0' in text
+        counted = f"{prefix}requests_total{{{path}"
+        assert f'{counted},model="m",status="200",tenant="default"}} 2.0' in text
+        assert f'{counted},model="",status="404",tenant="default"}} 1.0' in text
         assert f'{prefix}output_tokens_total{{{whose}}} 6.0' in text
         assert f'{prefix}prompt_tokens_total{{{whose}}} 14.0' in text
         assert f'{prefix}time_to_first_token_seconds_count{{model="m"}} 1.0' in text

@@ -11,7 +11,7 @@ from ridgeline.serving.fake.server import FakeReplica
 from ridgeline.serving.fake.setup import Setup
 from ridgeline.serving.fake.timing import Machine, Plain
 from ridgeline.serving.gateway.app import Gateway
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 from ridgeline.serving.policy.health import Sign
 
 QUICK = Setup(name="m", machine=Machine(Plain(fixed_s=0.005), 400_000))
@@ -77,7 +77,8 @@ async def test_where_nobody_can_go_on_the_stream_ends_with_an_error_event(tools)
 
 
 async def test_answers_of_several_choices_end_with_an_error_instead(tools) -> None:
-    async with two(tools, faults=["cut,after=7"]) as (_, client):
+    in_turn = {"*": ModelSettings(rule="round-robin")}
+    async with two(tools, faults=["cut,after=7"], models=in_turn) as (_, client):
         asked = (text_of(tools, client, n=2) for _ in range(2))  # one each
         ends = await asyncio.gather(*asked, return_exceptions=True)
         assert sorted(isinstance(end, openai.APIError) for end in ends) == [False, True]
