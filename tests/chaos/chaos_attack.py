@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from chaos_platform import SLOTS, WORKERS, Platform, platform
+from chaos_platform import SLOTS, WORKERS, Platform, Replica, platform
 from chaos_traffic import Asked, Traffic
 from sqlalchemy import select
 
@@ -32,7 +32,7 @@ _RUNNING = re.compile(r"^vllm:num_requests_(?:running|waiting)\{.*\} (\S+)$", re
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one run does; all chance comes from `seed`. Kills alternate, workers first."""
+    """What one run does; all chance comes from `seed`."""
 
     seed: int
     requests: int
@@ -73,6 +73,8 @@ class Evidence:
     asked: list[Asked] = field(default_factory=list)
     deaths: list[Death] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    #: At a worker each, those in which not both queued among them.
+    looks: int = 0
     entries: list[Any] = field(default_factory=list)
     reservations: list[Any] = field(default_factory=list)
     decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -114,20 +116,30 @@ async def attack(folder: Path, url: str, plan: Plan) -> Evidence:
 
 
 async def _kill_all(told: Platform, traffic: Traffic, evidence: Evidence) -> None:
+    """A worker, a replica, then a worker together with the replica of one of its streams, ..."""
     plan, chance = evidence.plan, Random(evidence.plan.seed + 1)
     coming_back: list[asyncio.Task[None]] = []
     for number in range(plan.kills):
         due = (number + 1) * plan.requests // (plan.kills + 2)
         while traffic.ended < due:
             await _next_pulse(traffic)
-        if number % 2 == 0:
-            order = chance.sample(range(WORKERS), WORKERS)
-            evidence.deaths.append(await _kill_worker(told, traffic, order))
-        else:
-            one = chance.choice(told.replicas)
-            evidence.deaths.append(await _kill_replica(told, traffic, one, coming_back))
-    traffic.is_needed = False
+        await asyncio.gather(*coming_back)
+        if number % 3 == 1:
+            death = await _kill_replica(told, traffic, chance.choice(told.replicas))
+            coming_back.append(asyncio.create_task(told.replica(death.victim).start()))
+            evidence.deaths.append(death)
+            continue
+        order = chance.sample(range(WORKERS), WORKERS)
+        death = await _kill_worker(told, traffic, order)
+        evidence.deaths.append(death)
+        if number % 3 == 2:
+            stream = next(one for one in death.streams if one.tokens)
+            replica = told.replica(stream.wire.replica)
+            await replica.kill()
+            evidence.deaths.append(Death(time.monotonic(), replica.name, {}, (stream,)))
+            coming_back.append(asyncio.create_task(replica.start()))
     await asyncio.gather(*coming_back)
+    traffic.is_needed = False
 
 
 async def _next_pulse(traffic: Traffic) -> None:
@@ -136,15 +148,23 @@ async def _next_pulse(traffic: Traffic) -> None:
 
 
 async def _kill_worker(told: Platform, traffic: Traffic, order: list[int]) -> Death:
-    """The first worker that has a stream of ours with tokens, and a reservation for it."""
+    """The first worker that has a stream of ours with tokens, and a reservation for it.
+
+    It is frozen while it is looked at: what ends on its way to us had ended for it.
+    """
     while True:
-        open_ = {one.id: one for one in traffic.open if one.streams and one.tokens}
         all_live = all(map(told.lives, order))  # else nobody would take the next requests
-        for number in order if open_ and all_live else ():
-            if open_.keys() & {row.request_id for row in told.reservations(number)}:
+        for number in order if all_live and _streaming(traffic) else ():
+            told.freeze(number)
+            if _streaming(traffic) & {row.request_id for row in told.reservations(number)}:
                 told.kill_worker(number)
                 return _death_of_worker(told, number, traffic)
+            told.freeze(number, thaw=True)
         await _next_pulse(traffic)
+
+
+def _streaming(traffic: Traffic) -> set[str]:
+    return {one.id for one in traffic.open if one.streams and one.tokens}
 
 
 def _death_of_worker(told: Platform, number: int, traffic: Traffic) -> Death:
@@ -157,9 +177,7 @@ def _death_of_worker(told: Platform, number: int, traffic: Traffic) -> Death:
     return Death(time.monotonic(), f"worker {number}", attempts, streams)
 
 
-async def _kill_replica(
-    told: Platform, traffic: Traffic, replica: Any, coming_back: list[asyncio.Task[None]]
-) -> Death:
+async def _kill_replica(told: Platform, traffic: Traffic, replica: Replica) -> Death:
     while True:
         streams = tuple(
             one
@@ -171,7 +189,6 @@ async def _kill_replica(
             break
         await _next_pulse(traffic)
     await replica.kill()
-    coming_back.append(asyncio.create_task(replica.start()))
     return Death(time.monotonic(), replica.name, {}, streams)
 
 
@@ -179,10 +196,11 @@ async def _look(told: Platform, evidence: Evidence) -> None:
     """The lines of all workers, until cancelled."""
     while True:
         for number, status in enumerate(await told.statuses()):
+            evidence.looks += 1
             lines = {row["tenant"]: row for row in status["queues"] if row["queued"]}
             if {"alpha", "beta"} <= lines.keys():
-                counters = tuple(lines[name]["counter_tokens"] for name in ("alpha", "beta"))
-                evidence.samples.append(Sample(time.monotonic(), number, counters))
+                alpha, beta = (lines[name]["counter_tokens"] for name in ("alpha", "beta"))
+                evidence.samples.append(Sample(time.monotonic(), number, (alpha, beta)))
         await asyncio.sleep(_LOOK_S)
 
 

@@ -169,9 +169,15 @@ def gap_bound(evidence: Evidence) -> float:
 
 
 def service_bound(evidence: Evidence) -> float:
-    """The same for what was served: the bound in each life, and what still ran at its end."""
+    """The same for what was served: the bound in each life, and what still ran at its end.
+
+    Turns say nothing of times in which not both queued (a client that is slow to ask again): what
+    was served in their share of all looks may be anybody's.
+    """
     running = evidence.slots * (INPUT_TOKENS + 2 * MOST_TOKENS) / min(WEIGHTS.values())
-    return evidence.lives * (gap_bound(evidence) + running)
+    loose = 1 - len(evidence.samples) / max(evidence.looks, 1)
+    served = max(service(evidence, tenant) for tenant in WEIGHTS)
+    return evidence.lives * (gap_bound(evidence) + running) + loose * served
 
 
 def service(evidence: Evidence, tenant: str) -> float:

@@ -41,7 +41,7 @@ _FAULTS = (
     "cut,after=3,share=0.02",
     "event,after=4,share=0.01",
 )
-_STEP_MS = 5
+_STEP_MS = 8
 _READY_S = 60.0
 _PRICE = Price(Decimal(1), Decimal("0.1"), Decimal(2))
 _WORKER = Path(__file__).with_name("chaos_worker.py")
@@ -100,10 +100,17 @@ class Platform:
         self.keys: Mapping[str, str] = {}
         self.dead_pids: set[int] = set()
 
+    def replica(self, name: str) -> Replica:
+        return next(one for one in self.replicas if one.name == name)
+
     def lives(self, number: int) -> bool:
         """Whether this worker takes requests; its parent may not know yet that it was killed."""
         is_dead = self.workers.pids[number] in self.dead_pids
         return not is_dead and self.workers._workers[number].listens.is_set()
+
+    def freeze(self, number: int, *, thaw: bool = False) -> None:
+        """Stop a worker where it is, so that what is seen of it stays true; or let it go on."""
+        os.kill(self.workers.pids[number], signal.SIGCONT if thaw else signal.SIGSTOP)
 
     def kill_worker(self, number: int) -> None:
         """SIGKILL; returns once it is gone. Its parent starts it again."""

@@ -38,7 +38,7 @@ def summary(evidence: Evidence) -> str:
             f"sent again: {retried}, streams that went on elsewhere: {resumed}",
             f"quiet {evidence.recovery_s:.1f} s after the last request",
             f"counters of two that queue: {largest:.0f} apart, bound {gap_bound(evidence):g}"
-            f", in {len(evidence.samples)} looks",
+            f", in {len(evidence.samples)} of {evidence.looks} looks",
             f"service: {apart:.0f} weighed tokens apart, bound {service_bound(evidence):g}"
             f", alpha was served {service(evidence, 'alpha'):.0f}",
             f"decisions replayed: {sum(len(detail['decisions']) for detail in details)}",

@@ -1,4 +1,4 @@
-"""`make chaos`: the whole form, 2,000 requests and twelve kills; 1 where an oracle is red.
+"""`make chaos`: the whole form, 2,000 requests, twelve blows; 1 where an oracle is red.
 
 python tests/chaos/run.py [--seed N] [--requests N] [--kills N]
 """

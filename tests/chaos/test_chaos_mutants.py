@@ -17,6 +17,7 @@ async def red(folder: Path, url: str, plan: Plan) -> set[str]:
     return {name.partition(":")[0] for name in findings(evidence)}
 
 
+@pytest.mark.slow
 async def test_without_kills_nothing_is_red(tmp_path: Path, sqlite_url: str) -> None:
     """The patience that the next tests give is enough where nothing is missing."""
     assert await red(tmp_path, sqlite_url, Plan(SEED, 100, 0, "none", quiet_s=8)) == set()
@@ -27,15 +28,18 @@ async def test_a_gateway_that_does_not_settle(tmp_path: Path, sqlite_url: str) -
     assert await red(tmp_path, sqlite_url, plan) >= {"a", "b"}
 
 
+@pytest.mark.slow
 async def test_a_gateway_that_sends_nothing_again(tmp_path: Path, sqlite_url: str) -> None:
     assert await red(tmp_path, sqlite_url, Plan(SEED, 150, 0, "no-retry", quiet_s=8)) == {"g"}
 
 
+@pytest.mark.slow
 async def test_a_gateway_that_charges_every_try(tmp_path: Path, sqlite_url: str) -> None:
     plan = Plan(SEED, 150, 0, "every-try-charged", quiet_s=8)
     assert await red(tmp_path, sqlite_url, plan) == {"a"}
 
 
+@pytest.mark.slow
 async def test_a_gateway_without_turns(tmp_path: Path, sqlite_url: str) -> None:
     assert await red(tmp_path, sqlite_url, Plan(SEED, 200, 0, "no-turns", quiet_s=8)) == {"e"}
 

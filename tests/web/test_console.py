@@ -16,6 +16,7 @@ from ridgeline.errors import StoreError
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.tenants import KeySpec, Tenants
+from ridgeline.serving.policy.states import State
 from ridgeline.serving.tenant_spec import LimitsSpec, TenantSpec
 from ridgeline.web.console import mount_console
 
@@ -140,6 +141,11 @@ def test_every_place_that_the_script_fills_is_on_the_page() -> None:
     wanted = set(re.findall(r'\$\("([^"]+)"\)', SCRIPTS))
     assert wanted <= there
     assert len(wanted) > 60  # the pattern still finds them
+
+
+@pytest.mark.parametrize("state", list(State))
+def test_every_state_has_a_look_of_its_own(state: State) -> None:
+    assert f'.pill[data-state="{state}"]' in FILES["console.css"]
 
 
 def test_every_column_has_its_heading() -> None:

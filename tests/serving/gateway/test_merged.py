@@ -35,8 +35,14 @@ def test_counts_are_added_and_the_newest_come_first() -> None:
     assert (both["requests"], both["in_flight"], both["workers"]) == (20, 4, 2)
     assert both["uptime_s"] == 9.0
     assert both["replicas"] == [
-        {"id": "r", "in_flight": 4, "prefilling_tokens": 140, "requests": 20, "failures": 2,
-         "state": "ready"}
+        {
+            "id": "r",
+            "in_flight": 4,
+            "prefilling_tokens": 140,
+            "requests": 20,
+            "failures": 2,
+            "state": "ready",
+        }
     ]
     assert (both["queues"][0]["queued"], both["queues"][0]["oldest_wait_s"]) == (2, 4.0)
     assert both["rates"] == {"requests_per_s": 3.0, "series": {"requests": [2, 4]}}

@@ -30,6 +30,8 @@ from ridgeline.serving.policy.vtc import Entry
 
 #: What is left for an answer though the prompt, as it is estimated, fills the context.
 _LEAST_ROOM = 16
+#: More tokens than this are a mistake or an attack: 64 bits hold their price in nano-dollars.
+_MOST_OUTPUT_TOKENS = 2**33
 #: Endpoints whose answers have no tokens of their own.
 _NO_OUTPUT = ("/v1/embeddings",)
 
@@ -80,9 +82,9 @@ class Admission:
         settings = self.config.model(call.model)
         wanted = self._wanted(caller, call, body, headers, settings)
         most = self._most(call, path, wanted, settings)
-        if most and call.most_tokens is None and _pays(caller, settings):
+        if most and call.most_tokens(path) is None and _pays(caller, settings):
             body = with_most_tokens(body, most)
-        output_tokens = most * call.choices
+        output_tokens = _bounded(most, call.choices)
         ask = Ask(
             exchange.id, caller, call.model, path, wanted.most_input_tokens, output_tokens,
             settings.price,
@@ -168,7 +170,7 @@ class Admission:
         may = caller.models is None or model in caller.models
         if may and self.fleet.knows(model):
             return
-        if may and self.fleet.may_come:
+        if may and (self.fleet.may_come or model in self.config.models):
             raise self.fleet.unready(
                 model, "replicas are starting, and have not said what they serve"
             )
@@ -178,9 +180,10 @@ class Admission:
         """The most tokens of one answer: no more than the context has room for."""
         if path in _NO_OUTPUT:
             return 0
-        most = settings.max_output_tokens if call.most_tokens is None else call.most_tokens
+        asked = call.most_tokens(path)
+        most = settings.max_output_tokens if asked is None else asked
         context = self.fleet.context(call.model)
-        if context is None or call.most_tokens is not None:
+        if context is None or asked is not None:
             return min(most, context or most)
         return min(most, max(_LEAST_ROOM, context - wanted.most_input_tokens))
 
@@ -243,6 +246,18 @@ def _pays(caller: Caller, settings: ModelSettings) -> bool:
     counted = any(one.output_tokens_per_minute is not None for one in limits)
     paid = settings.price.output_usd > 0 and any(one.budget is not None for one in limits)
     return counted or paid
+
+
+def _bounded(most: int, choices: int) -> int:
+    """Tokens of all answers. ApiError 400 where the ledger could not even count their price."""
+    if most * choices > _MOST_OUTPUT_TOKENS:
+        raise ApiError(
+            400,
+            f"{choices:,} answers of up to {most:,} tokens are more than any replica can give. "
+            "Ask for fewer answers (`n`, prompts), or shorter ones (`max_tokens`).",
+            param="n" if choices > 1 else "max_tokens",
+        )
+    return most * choices
 
 
 def _kind(error: ApiError) -> str:

@@ -11,6 +11,7 @@ from msgspec import Meta
 from ridgeline.serving.openai import read
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_list = msgspec.json.Decoder(list[msgspec.Raw])
 _options = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 
 _Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -29,6 +30,7 @@ class Call(msgspec.Struct):
     temperature: float | None = None
     seed: int | None = None
     user: str | None = None
+    prompt: msgspec.Raw = msgspec.Raw(b"null")
     logprobs: msgspec.Raw = msgspec.Raw(b"null")
     return_token_ids: bool | None = None
     resume: msgspec.Raw = msgspec.Raw(b"null")
@@ -46,15 +48,18 @@ class Call(msgspec.Struct):
 
     @property
     def choices(self) -> int:
-        """Answers that are generated for it."""
-        return max(1, self.n or 1, self.best_of or 1)
+        """Answers that are generated for it, over all its prompts."""
+        return max(1, self.n or 1, self.best_of or 1) * _prompts(self.prompt)
 
-    @property
-    def most_tokens(self) -> int | None:
-        """The most that one answer may have, by the client; None where it does not say."""
-        if self.max_completion_tokens is not None:
-            return self.max_completion_tokens
-        return self.max_tokens
+    def most_tokens(self, path: str) -> int | None:
+        """The most that one answer may have, by the client; None where it does not say.
+
+        Only chats know `max_completion_tokens`; which of the two counts there differs by engine.
+        """
+        if path == "/v1/completions":
+            return self.max_tokens
+        said = (self.max_completion_tokens, self.max_tokens)
+        return max((one for one in said if one is not None), default=None)
 
 
 def peek(body: bytes) -> Call:
@@ -100,6 +105,14 @@ def _with(body: bytes, field: str, value: bytes) -> bytes:
     fields = _fields.decode(body)
     fields[field] = msgspec.Raw(value)
     return msgspec.json.encode(fields)
+
+
+def _prompts(prompt: msgspec.Raw) -> int:
+    """How many prompts there are: a list of ids is one, a list of texts or of such lists many."""
+    text = bytes(prompt)
+    if text[:1] != b"[" or (b'"' not in text and b"[" not in text[1:]):
+        return 1
+    return max(1, sum(bytes(one)[:1] in (b'"', b"[") for one in _list.decode(text)))
 
 
 def _asks(options: msgspec.Raw) -> bool:

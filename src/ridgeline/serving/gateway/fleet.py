@@ -252,6 +252,8 @@ class Fleet:
         appeared.clear()
         with suppress(TimeoutError):
             await asyncio.wait_for(appeared.wait(), within_s)
+        if not self.slots(model):
+            raise self.unready(model, f"no replica became ready within {within_s:g} s")
 
     def warm_tokens(self, wanted: Wanted) -> dict[str, int]:
         """How many tokens of the prompt each replica is believed to have cached."""

@@ -159,7 +159,7 @@ def request_line(exchange: Exchange) -> dict[str, Any]:
         "input_tokens": exchange.prompt_tokens,
         "cached_tokens": exchange.cached_tokens,
         "output_tokens": exchange.output_tokens,
-        "usd": exchange.usd,
+        "usd": format(exchange.usd, "f"),
         "basis": exchange.basis,
         "e2e_s": exchange.e2e_s,
         "ttft_s": exchange.ttft_s,
