@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+import msgspec
 import openai
 import pytest
 from aiohttp import ClientSession
@@ -84,3 +85,28 @@ async def test_a_taken_address_is_an_error_and_nothing_is_left(workers, tmp_path
     port = int(group.url.rpartition(":")[2])
     with pytest.raises(OSError, match="in use"):
         await Workers(GatewayConfig(port=port, workers=2), tmp_path).start()
+
+
+async def test_a_worker_that_hangs_hides_no_other_and_stops_no_look(workers, monkeypatch) -> None:
+    monkeypatch.setattr("ridgeline.serving.control.workers.ANSWER_S", 0.5)
+    group, _ = workers
+    os.kill(group.pids[0], signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(5):
+            assert (await group.status())["workers"] == 1
+            assert list(await group.handlers()["metrics"]({})) == [group._workers[1].config.worker]
+            assert await group.handlers()["statuses"]({})
+    finally:
+        os.kill(group.pids[0], signal.SIGCONT)
+
+
+async def test_a_replica_that_comes_while_a_worker_starts_is_told_twice_and_kills_nobody(
+    workers,
+) -> None:
+    group, _ = workers
+    pids = group.pids
+    address = group.addresses[0]
+    for worker in group._workers:
+        await worker.ask("add", address=msgspec.to_builtins(address))
+    assert [len((await worker.ask("status"))["replicas"]) for worker in group._workers] == [1, 1]
+    assert group.pids == pids

@@ -240,7 +240,7 @@ def test_a_key_can_be_made_to_expire(quick: Server):
         ({"name": "X"}, "name", "lower-case letters"),
         ({"name": "x" * 64}, "name", "length <= 63"),
         ({"name": "x", "weight": "2"}, "weight", "expected `float`, got `str`"),
-        ({"name": "x", "weight": 0}, "weight", "> 0"),
+        ({"name": "x", "weight": 0}, "weight", ">= 0.001"),
         ({"name": "x", "limits": {"concurrent": 1.5}}, "limits.concurrent", "got `float`"),
         ({"name": "x", "limits": {"concurrent": True}}, "limits.concurrent", "got `bool`"),
         ({"name": "x", "limits": {"budget": {"usd": 0.1}}}, "limits.budget.usd", "got `float`"),

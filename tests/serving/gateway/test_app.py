@@ -219,8 +219,8 @@ async def test_metrics_count_requests_tokens_and_times(tools) -> None:
         counted = f"{prefix}requests_total{{{path}"
         assert f'{counted},model="m",status="200",tenant="default"}} 2.0' in text
         assert f'{counted},model="",status="404",tenant="default"}} 1.0' in text
-        assert f'{prefix}output_tokens_total{{{whose}}} 6.0' in text
-        assert f'{prefix}prompt_tokens_total{{{whose}}} 14.0' in text
+        assert f"{prefix}output_tokens_total{{{whose}}} 6.0" in text
+        assert f"{prefix}prompt_tokens_total{{{whose}}} 14.0" in text
         assert f'{prefix}time_to_first_token_seconds_count{{model="m"}} 1.0' in text
         assert f'{prefix}request_seconds_count{{model="m"}} 2.0' in text
         assert f'{prefix}replica_up{{replica="r0"}} 1.0' in text

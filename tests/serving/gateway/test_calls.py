@@ -54,3 +54,36 @@ def test_who_asked_for_usage(options, wants) -> None:
 def test_options_that_are_no_object_are_left_for_the_replica_to_refuse() -> None:
     body = b'{"model": "m", "stream_options": 7}'
     assert with_usage(body) == body
+
+
+@pytest.mark.parametrize(
+    ("prompt", "prompts"),
+    [
+        ('"a"', 1),
+        ("[]", 1),
+        ("[1,2,3]", 1),
+        ('["a","b"]', 2),
+        ("[[1,2],[3]]", 2),
+        ('[ "a, [b]", [1] ]', 2),
+        ("null", 1),
+    ],
+)
+def test_answers_are_counted_over_all_prompts(prompt, prompts) -> None:
+    call = peek(b'{"model":"m","n":3,"stream":true,"prompt":%s}' % prompt.encode())
+    assert call.choices == 3 * prompts
+    alone = peek(b'{"model":"m","stream":true,"prompt":%s}' % prompt.encode())
+    assert alone.can_go_on == (prompts == 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "most"),
+    [
+        ("/v1/completions", '"max_tokens":900,"max_completion_tokens":1', 900),
+        ("/v1/completions", '"max_completion_tokens":1', None),
+        ("/v1/chat/completions", '"max_tokens":900,"max_completion_tokens":0', 900),
+        ("/v1/chat/completions", '"max_completion_tokens":5', 5),
+        ("/v1/chat/completions", '"temperature":0', None),
+    ],
+)
+def test_the_most_is_what_a_replica_would_take_for_it(path, fields, most) -> None:
+    assert peek(b'{"model":"m",%s}' % fields.encode()).most_tokens(path) == most

@@ -1,6 +1,7 @@
 """Every request is charged what it used: once, whoever left, died or said nothing about usage."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import openai
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientSession, web
 from sqlalchemy import select
 
 from ridgeline.serving.gateway.config import ModelSettings
@@ -221,3 +222,82 @@ async def test_no_secret_is_logged(tools, shop, tmp_path) -> None:
     assert json.loads(text.splitlines()[0])["tenant"] == "search"
     assert key not in text
     assert "capital of France" not in text
+
+
+async def test_a_client_that_hangs_up_at_the_very_end_still_pays(tools, shop, monkeypatch) -> None:
+    ends = web.StreamResponse.write_eof
+
+    async def gone(response, data=b"") -> None:
+        if "X-Ridgeline-Replica" in response.headers and response.status == 200:
+            raise ConnectionResetError("the client left")
+        await ends(response, data)  # the replica's own
+
+    monkeypatch.setattr(web.StreamResponse, "write_eof", gone)
+    async with shop(tools.replica()) as here:
+        with contextlib.suppress(openai.APIError):
+            await tools.text(await tools.ask(here.client, stream=True))
+        (entry,) = await settled(tools, here)
+        assert (entry.output_tokens, entry.basis, entry.status) == (3, "usage", 499)
+
+
+async def test_a_query_is_no_part_of_the_endpoint(tools, shop) -> None:
+    replica = tools.replica()
+    async with shop(replica) as here:
+        await tools.ask(here.client, extra_query={"x": "y" * 500})
+        (entry,) = await settled(tools, here)
+        assert entry.endpoint == "/v1/chat/completions"  # the column has 32 characters
+
+
+async def test_all_prompts_of_a_completion_are_reserved(tools, shop) -> None:
+    replica = tools.replica(wait=asyncio.Event())
+    async with shop(replica) as here:
+        asking = asyncio.create_task(
+            here.client.completions.create(model="m", prompt=["a"] * 20, max_tokens=9, n=2)
+        )
+        await tools.until(lambda: bool(replica.seen))
+        (row,) = here.reservations()
+        assert row.output_tokens == 20 * 2 * 9
+        replica.wait.set()
+        await asking
+
+
+async def test_a_count_that_no_ledger_can_hold_is_refused_and_harms_nobody(tools, shop) -> None:
+    async with shop(tools.replica()) as here:
+        with pytest.raises(openai.BadRequestError, match="fewer answers"):
+            await tools.ask(here.client, n=2**31 - 1, max_tokens=2**31 - 1)
+        await tools.ask(here.client)
+        assert len(await settled(tools, here)) == 1
+
+
+async def test_an_error_that_calls_itself_200_costs_nothing(tools, shop) -> None:
+    replica = tools.replica()
+    async with shop(replica) as here:
+        replica._whole = lambda _: {"error": {"message": "out of memory"}}
+        await here.client.chat.completions.with_raw_response.create(model="m", messages=[])
+        await tools.until(lambda: not here.reservations())
+        assert here.entries() == []
+        assert here.gateway.status()["recent"][0]["status"] == 200
+
+
+async def test_an_answer_that_cannot_be_translated_is_settled_by_the_recovery(tools, shop) -> None:
+    replica = tools.replica()
+    async with shop(replica) as here:
+        replica._whole = lambda _: {"usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+        asked = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "a"}]}
+        ended = []
+        here.gateway._ledger.end_unknown = _noting(ended, here.gateway._ledger.end_unknown)
+        async with (
+            ClientSession(headers={"x-api-key": here.key}) as session,
+            session.post(f"{here.gateway.url}/v1/messages", json=asked) as answer,
+        ):
+            assert answer.status == 502
+        await tools.until(lambda: bool(ended))
+        assert ended == [502]
+
+
+def _noting(ended, end_unknown):
+    async def noting(request_id: str, status: int) -> None:
+        ended.append(status)
+        await end_unknown(request_id, status)
+
+    return noting

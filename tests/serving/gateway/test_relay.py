@@ -18,11 +18,13 @@ QUICK = Setup(name="m", machine=Machine(Plain(fixed_s=0.005), 400_000))
 
 
 @asynccontextmanager
-async def two(tools, *, faults=(), **config) -> AsyncIterator[tuple[Gateway, openai.AsyncOpenAI]]:
+async def two(
+    tools, *, faults=(), second_faults=(), **config
+) -> AsyncIterator[tuple[Gateway, openai.AsyncOpenAI]]:
     """A gateway before two fake replicas with a real engine's schedule; the first may fail."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(FakeReplica(QUICK, faults=faults))
-        second = await stack.enter_async_context(FakeReplica(QUICK))
+        second = await stack.enter_async_context(FakeReplica(QUICK, faults=second_faults))
         gateway = Gateway(GatewayConfig(port=0, probe_every_s=5.0, probe_starting_s=0.01, **config))
         await gateway.start()
         stack.push_async_callback(gateway.close)
@@ -82,3 +84,14 @@ async def test_answers_of_several_choices_end_with_an_error_instead(tools) -> No
         asked = (text_of(tools, client, n=2) for _ in range(2))  # one each
         ends = await asyncio.gather(*asked, return_exceptions=True)
         assert sorted(isinstance(end, openai.APIError) for end in ends) == [False, True]
+
+
+async def test_a_replica_too_busy_to_go_on_is_not_taken_for_a_dead_one(tools) -> None:
+    in_turn = {"*": ModelSettings(rule="round-robin")}
+    faults = {"faults": ["cut,after=7"], "second_faults": ["error,status=503"]}
+    async with two(tools, models=in_turn, **faults) as (gateway, client):
+        asked = (text_of(tools, client, temperature=0) for _ in range(6))
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(end, openai.APIError) for end in ends)
+        assert any("cannot go on" in str(end) for end in ends)
+        assert gateway._fleet.replicas[1].failures == 0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeline.serving.gateway import sse
-from ridgeline.serving.gateway.sse import EventStream, TooLongEventError, usage_of
+from ridgeline.serving.gateway.sse import EventStream, TooLongEventError, guessed_tokens, usage_of
 
 
 def event(data: object, end: str = "\n\n") -> bytes:
@@ -109,3 +109,20 @@ def test_the_usage_of_a_whole_answer() -> None:
     body = {"choices": [{"message": {"content": "Paris."}}], "usage": {"completion_tokens": 2}}
     assert usage_of(json.dumps(body).encode()).completion_tokens == 2
     assert usage_of(b'{"choices": []}') is None
+
+
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        (b'{"choices": [{"message": {"content": "eight by"}}, {"message": {"content": "1"}}]}', 3),
+        (b'{"choices": [{"text": "four"}]}', 1),
+        (b'{"choices": [{"message": {"content": null}}]}', 0),
+        (b'{"choices": [{"message": {"content": [{"type": "text"}]}}]}', 0),
+        (b'{"choices": 3}', 0),
+        (b'{"data": []}', 0),
+        (b"[]", 0),
+        (b"no", 0),
+    ],
+)
+def test_a_whole_answer_without_usage_is_guessed_by_its_text(body, tokens) -> None:
+    assert guessed_tokens(body) == tokens

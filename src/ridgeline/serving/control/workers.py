@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ COMMAND = (sys.executable, "-m", "ridgeline", "gateway-worker")
 START_S = 60.0
 #: How long a worker that was told to close may take.
 CLOSE_S = 10.0
+#: How long a worker may take to answer. One that hangs must not hide what the others do.
+ANSWER_S = 4.0
 
 
 class Worker:
@@ -106,7 +108,8 @@ class Worker:
             async with asyncio.timeout(START_S):
                 await calls.ask("start", config=msgspec.to_builtins(self.config, str_keys=True))
                 for address in self._group.addresses:
-                    await calls.ask("add", address=msgspec.to_builtins(address))
+                    if address in self._group.addresses:  # still: one may have left meanwhile
+                        await calls.ask("add", address=msgspec.to_builtins(address))
             self.listens.set()
             await process.wait()
         except (LaunchError, TimeoutError):
@@ -170,20 +173,22 @@ class Workers:
 
     async def until_ready(self, name: str, within_s: float) -> bool:
         """Wait until every worker sends requests there."""
-        return all(await self._ask_all("until_ready", name=name, within_s=within_s) or [False])
+        return all(
+            await self._ask_all(within_s, "until_ready", name=name, within_s=within_s) or [False]
+        )
 
     async def remove_replica(self, name: str, grace_s: float = 0.0) -> None:
         """A replica leaves every worker; what runs there gets `grace_s` first."""
         self._addresses.pop(name, None)
-        await self._ask_all("remove", name=name, grace_s=grace_s)
+        await self._ask_all(grace_s, "remove", name=name, grace_s=grace_s)
 
     async def drain(self, grace_s: float) -> bool:
         """Take no new request; whether the running ones ended within `grace_s`."""
-        return all(await self._ask_all("drain", grace_s=grace_s))
+        return all(await self._ask_all(grace_s, "drain", grace_s=grace_s))
 
     async def hang_up(self) -> None:
         """Leave every replica: answers that still run end with an error event."""
-        await self._ask_all("hang_up")
+        await self._ask_all(0, "hang_up")
 
     async def close(self) -> None:
         """End every worker."""
@@ -196,17 +201,18 @@ class Workers:
 
     async def status(self) -> Mapping[str, Any]:
         """What all workers together show."""
-        return merged_status(await self._ask_all("status"))
+        return merged_status(await self._ask_all(0, "status"))
 
     def handlers(self) -> dict[str, Any]:
         """What a worker may ask: the state of all, since the system sent a reader to it alone."""
 
         async def statuses(_: Mapping[str, Any]) -> list[Any]:
-            return await self._ask_all("status")
+            return await self._ask_all(0, "status")
 
         async def metrics(_: Mapping[str, Any]) -> dict[str, str]:
             texts = await asyncio.gather(
-                *(worker.ask("metrics") for worker in self._workers), return_exceptions=True
+                *(_within(0, worker.ask("metrics")) for worker in self._workers),
+                return_exceptions=True,
             )
             named = zip(self._workers, texts, strict=True)
             return {one.config.worker: text for one, text in named if isinstance(text, str)}
@@ -219,15 +225,25 @@ class Workers:
         task.add_done_callback(self._telling.discard)
 
     async def _ask_all_quietly(self, call: str, values: dict[str, Any]) -> None:
-        await self._ask_all(call, **values)
+        await self._ask_all(0, call, **values)
 
-    async def _ask_all(self, call: str, **values: Any) -> list[Any]:
-        """The answers of those workers that are there; who starts again later learns it then."""
+    async def _ask_all(self, work_s: float, call: str, **values: Any) -> list[Any]:
+        """The answers of those workers that are there; who starts again later learns it then.
+
+        `work_s` is what the call itself may take.
+        """
+        there = [one for one in self._workers if one.calls is not None]
         answers = await asyncio.gather(
-            *(one.ask(call, **values) for one in self._workers if one.calls is not None),
+            *(_within(work_s, one.ask(call, **values)) for one in there),
             return_exceptions=True,
         )
         return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+
+async def _within(work_s: float, answer: Awaitable[Any]) -> Any:
+    """An answer. TimeoutError where the worker hangs."""
+    async with asyncio.timeout(work_s + ANSWER_S):
+        return await answer
 
 
 def _reserved(host: str, port: int) -> socket.socket:

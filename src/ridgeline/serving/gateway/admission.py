@@ -125,7 +125,7 @@ class Admission:
             self._later(self.ledger.release(exchange.id))
         elif not exchange.complete:
             self._later(self.ledger.end_unknown(exchange.id, exchange.status))
-        elif exchange.status >= 400:
+        elif exchange.refused:
             self._later(self.ledger.release(exchange.id))
         else:
             self._charge(exchange, admitted)

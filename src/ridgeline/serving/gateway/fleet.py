@@ -19,7 +19,7 @@ from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.config import ANY, GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.probe import Load, Probe, ProbeError
 from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
-from ridgeline.serving.openai import ApiError, model_not_found
+from ridgeline.serving.openai import ApiError
 from ridgeline.serving.policy.health import Health, Sign, judge
 from ridgeline.serving.policy.prefill_rate import PeakRate
 from ridgeline.serving.policy.prefix import PrefixIndex
@@ -287,7 +287,7 @@ class Fleet:
     def choose(self, wanted: Wanted, tried: frozenset[str]) -> Dispatch | None:
         """The replica for a request, already counted there; None where all had their chance.
 
-        Raises ApiError 404 where nobody serves the model, 503 where nobody does now.
+        Raises ApiError 503 where nobody serves the model now.
         """
         model, now_ns = wanted.model, time.monotonic_ns()
         view = View(
@@ -364,7 +364,8 @@ class Fleet:
 
     def _refuse(self, model: str, answer: NoRoute) -> None:
         if answer.kind == "unknown":
-            raise model_not_found(model, [entry["id"] for entry in self.models()])
+            # It was there when the request came, so a list of all models would say too much.
+            raise self.unready(model, "no replica serves it any more")
         if answer.kind == "unready":
             raise self.unready(model, answer.reason)
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-import msgspec
 from aiohttp import web
 
 from ridgeline.serving.gateway.admission import Admission, Admitted
@@ -24,10 +23,11 @@ from ridgeline.serving.gateway.fleet import Dispatch, Fleet, Wanted
 from ridgeline.serving.gateway.ids import new_id
 from ridgeline.serving.gateway.logs import RequestLog
 from ridgeline.serving.gateway.metrics import Metrics
-from ridgeline.serving.gateway.prompt_blocks import prompt_blocks
+from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
 from ridgeline.serving.gateway.record import CANCELLED, Exchange, Record
+from ridgeline.serving.gateway.refusals import message_of
 from ridgeline.serving.gateway.relay import CutError, Relay
-from ridgeline.serving.gateway.sse import EventStream, usage_of
+from ridgeline.serving.gateway.sse import EventStream, guessed_tokens, is_error, usage_of
 from ridgeline.serving.gateway.tracing import NoTrace, Trace, Tracing
 from ridgeline.serving.gateway.upstream import (
     Answer,
@@ -120,7 +120,7 @@ class Proxy:
             path, body = await self._read(asked)
             model = peek(body).model
             self.admission.must_serve(asked.caller, model)
-            wanted = Wanted(model, prompt_blocks(body, model, asked.caller.tenant), 1)
+            wanted = Wanted(model, PromptBlocks((), 0), 1)  # it leaves nothing in a cache
             return await self._attempts(asked, path, body, wanted, streams=False, hides=False)
         except ApiError as error:
             return with_id(_refusal(error, dialect), exchange)
@@ -128,7 +128,8 @@ class Proxy:
     async def _answer(self, asked: Asked) -> web.StreamResponse:
         path, body = await self._read(asked)
         exchange = asked.exchange
-        admitted = await self.admission.admit(exchange, asked.caller, path, body, asked.headers)
+        endpoint = path.partition("?")[0]  # what follows is the client's own text
+        admitted = await self.admission.admit(exchange, asked.caller, endpoint, body, asked.headers)
         try:
             return await self._attempts(
                 asked,
@@ -254,7 +255,7 @@ class Attempt:
         if theirs != self.model:
             body = with_model(body, theirs)
         attempt_id = exchange.attempt_id()
-        exchange.complete = False  # an attempt before this one may have been, with a refusal
+        exchange.complete = exchange.refused = False  # an attempt before this one may have been
         if self.admitted is not None:
             self.proxy.admission.ledger.dispatched(exchange.id, replica.id, attempt_id)
         headers = sent_headers(self.asked.headers, replica, attempt_id)
@@ -301,9 +302,8 @@ class Attempt:
             return await relay.run(self.asked.request, answer, with_id)
         if self.asked.relay is not None:  # it was asked to go on, and says no
             refusal = message_of(await answer.whole())
-            raise RetryableError(
-                f"replica {answer.replica.id} cannot go on: {refusal}", stale=False
-            )
+            problem = f"replica {answer.replica.id} cannot go on: {refusal}"
+            raise BusyError(web.Response(status=answer.status), problem)
         return self._whole(answer, await answer.whole())
 
     def _relay(self, *, asks: bool) -> Relay:
@@ -324,18 +324,22 @@ class Attempt:
         Raises BusyError where the replica is at fault or too busy: another may do better.
         """
         exchange, asked = self.asked.exchange, self.asked
-        exchange.complete = True
         headers = answer.headers()
         judgement = of_status(answer.status)
         if judgement.outcome is Outcome.ANSWERED:
             exchange.answered(answer.status)
             exchange.usage = usage_of(body)
+            if exchange.usage is None:
+                exchange.refused = is_error(body)
+                exchange.contents = guessed_tokens(body)
             if asked.translation is not None:
-                body = asked.translation.whole(body)
+                body = asked.translation.whole(body)  # ApiError where it makes no sense
         else:
+            exchange.refused = True
             exchange.failed(answer.status, message_of(body))
             if asked.dialect is not None:
                 body = asked.dialect.refusal(answer.status, body)
+        exchange.complete = True
         self.dispatch.first_token(self.model, 0)
         response = with_id(web.Response(status=answer.status, body=body, headers=headers), exchange)
         if judgement.may_retry:
@@ -346,19 +350,9 @@ class Attempt:
 class BusyError(Exception):
     """A replica would not, or could not: somebody else may, else this is the answer."""
 
-    def __init__(self, answer: web.Response) -> None:
-        super().__init__("busy")
+    def __init__(self, answer: web.Response, problem: str = "busy") -> None:
+        super().__init__(problem)
         self.answer = answer
-
-
-class _Error(msgspec.Struct):
-    message: str = ""
-
-
-class _Failure(msgspec.Struct):
-    error: _Error | str | None = None
-    message: str = ""
-    detail: str = ""
 
 
 def client_id(request: web.Request) -> str:
@@ -377,16 +371,6 @@ def with_id(response: Response, exchange: Exchange) -> Response:
     if exchange.replica:
         response.headers["X-Ridgeline-Replica"] = exchange.replica
     return response
-
-
-def message_of(body: bytes) -> str:
-    """What an error body says, for our record only: the client gets it untouched."""
-    try:
-        failure = msgspec.json.decode(body, type=_Failure)
-    except (msgspec.DecodeError, RecursionError):
-        return body[:300].decode(errors="replace")
-    error = failure.error.message if isinstance(failure.error, _Error) else failure.error
-    return error or failure.message or failure.detail or "no message"
 
 
 def _refusal(error: ApiError, dialect: Dialect | None) -> web.Response:

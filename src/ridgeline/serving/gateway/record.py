@@ -27,10 +27,11 @@ class Exchange:
     `model` is empty until a replica was found for it, so that names which clients make up never
     become labels; so is `tenant` until its key was believed. `contents` counts events with text;
     `usage` is the replica's own count. `reached` says that some replica may have taken it,
-    `complete` that an answer came to its end.
-    `ended_ns` is 0 until the answer's end was sent, and so are
-    the other times until what they name has happened. `reasons` has what each policy decided, by
-    its name; `warm_tokens` of the prompt were believed to be in the chosen replica's cache.
+    `complete` that an answer came to its end, `refused` that it was a replica's no: whether the
+    client stayed to its end changes neither. `ended_ns` is 0 until the answer's end was sent, and
+    so are the other times until what they name has happened. `reasons` has what each policy
+    decided, by its name; `warm_tokens` of the prompt were believed to be in the chosen replica's
+    cache.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Exchange:
     ended_ns: int = 0
     reached: bool = False
     complete: bool = False
+    refused: bool = False
     decisions: list[bytes] = field(default_factory=list)
     usage: Usage | None = None
     client_id: str = ""

@@ -17,6 +17,7 @@ _NO_USAGE = re.compile(rb',\s?"usage":\s?null\}(\s*)$')
 _IDS = re.compile(rb',\s?"(?:prompt_)?token_ids":\s?(?:\[[^\]]*\]|null)')
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _DONE = b"[DONE]"
+_TOKEN_BYTES = 4
 
 
 class Details(msgspec.Struct):
@@ -186,9 +187,29 @@ def _data(event: bytes) -> bytes:
     return b"\n".join(line[5:].strip() for line in lines if line.startswith(b"data:"))
 
 
+def is_error(body: bytes) -> bool:
+    """Whether a whole answer says nothing but an error; some engines do so with status 200."""
+    try:
+        chunk = _chunks.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return bool(chunk.error) and not chunk.choices
+
+
 def usage_of(body: bytes) -> Usage | None:
     """The usage in a whole answer, where it has any."""
     try:
         return _chunks.decode(body).usage
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def guessed_tokens(body: bytes) -> int:
+    """Tokens of a whole answer that does not say how many: four bytes of its text for each."""
+    try:
+        answer = msgspec.json.decode(body)
+        choices = answer["choices"]
+        texts = [choice.get("text") or choice["message"]["content"] for choice in choices]
+    except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError):
+        return 0
+    return sum(-(-len(text.encode()) // _TOKEN_BYTES) for text in texts if isinstance(text, str))

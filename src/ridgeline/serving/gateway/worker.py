@@ -5,10 +5,12 @@ The parent is `control.workers`; `cli.gateway_worker` calls `work` and mounts th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from ridgeline.errors import SpecError
 from ridgeline.launch.calls import Calls, Handler, with_parent
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
@@ -65,7 +67,9 @@ class Work:
         return await gateway.start()
 
     async def _add(self, told: Mapping[str, Any]) -> None:
-        self.gateway.add_replica(msgspec.convert(told["address"], ReplicaAddress))
+        """A replica that came while this worker started is told twice; one of its id stays."""
+        with suppress(SpecError):
+            self.gateway.add_replica(msgspec.convert(told["address"], ReplicaAddress))
 
     async def _until_ready(self, told: Mapping[str, Any]) -> bool:
         return await self.gateway.until_ready(told["name"], told["within_s"])
