@@ -8,6 +8,7 @@ which is read after the death where the victim is a worker.
 import asyncio
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -105,6 +106,8 @@ async def attack(folder: Path, url: str, plan: Plan) -> Evidence:
             group.create_task(traffic.run())
             group.create_task(_kill_all(told, traffic, evidence))
         looking.cancel()
+        with suppress(asyncio.CancelledError):  # a look that failed is a failure of the run
+            await looking
         evidence.backlog_ns = began_ns, traffic.stopped_ns
         evidence.load_s = time.monotonic() - began_s
         await _quiet(told, evidence)

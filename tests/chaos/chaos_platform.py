@@ -135,7 +135,8 @@ class Platform:
 
     async def statuses(self) -> list[Any]:
         """What each worker shows."""
-        return await self.workers._ask_all("status")
+        found: list[Any] = await self.workers.handlers()["statuses"]({})
+        return found
 
     async def replica_metrics(self) -> dict[str, str]:
         """What each replica tells Prometheus."""
