@@ -56,7 +56,9 @@ def file(tmp_path: Path) -> Path:
 def test_a_request_is_one_line_that_says_who_what_where_and_how_long(file: Path) -> None:
     log = RequestLog(file, Redactor())
     log.open()
-    log.finished(exchange(), b"a secret prompt", "an answer")
+    one = exchange()
+    one.asked, one.told = b"a secret prompt", bytearray(b"an answer")
+    log.finished(one)
     log.close()
     (line,) = lines(file)
     assert line["tenant"] == "search"
@@ -73,10 +75,15 @@ def test_a_request_is_one_line_that_says_who_what_where_and_how_long(file: Path)
 def test_prompts_are_there_where_they_were_asked_for(file: Path) -> None:
     log = RequestLog(file, Redactor(), prompts=True)
     log.open()
-    log.finished(exchange(), b'{"prompt": "hello"}', "hi")
+    one = exchange()
+    one.asked, one.told = b'{"prompt": "hello"}', bytearray()
+    one.wrote(b"h")
+    one.wrote(b"i" * 100_000)
+    log.finished(one)
     log.close()
     (line,) = lines(file)
-    assert (line["asked"], line["answered"]) == ('{"prompt": "hello"}', "hi")
+    assert line["asked"] == '{"prompt": "hello"}'
+    assert line["answered"] == "h" + "i" * (64 * 1024 - 1)
 
 
 KEYS = st.builds(
@@ -97,7 +104,8 @@ def test_no_planted_key_is_ever_written(key: str, before: str, after: str, word:
     handler = JsonHandler(log)
     logger = logging.Logger("test")
     logger.addHandler(handler)
-    log.finished(one, said.encode(), said)
+    one.asked, one.told = said.encode(), bytearray(said.encode())
+    log.finished(one)
     logger.warning("refused %s", said)
     try:
         raise ValueError(said)

@@ -301,3 +301,18 @@ def _noting(ended, end_unknown):
         await end_unknown(request_id, status)
 
     return noting
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_prompts_and_answers_are_logged_only_where_that_is_asked_for(
+    tools, shop, tmp_path, stream
+) -> None:
+    log = tmp_path / "requests.jsonl"
+    async with shop(tools.replica(), log_file=str(log), log_prompts=True) as here:
+        answer = await tools.ask(here.client, stream=stream)
+        if stream:
+            await tools.text(answer)
+        await settled(tools, here)
+    line = json.loads(log.read_text().splitlines()[0])
+    assert "capital of France" in line["asked"]
+    assert "ris" in line["answered"]

@@ -19,15 +19,13 @@ from typing import Any
 
 import msgspec
 
-from ridgeline.serving.gateway.record import Exchange
+from ridgeline.serving.gateway.record import MOST_TEXT_BYTES, Exchange
 from ridgeline.serving.gateway.redact import Redactor
 
 #: Lines that wait to be written; more are dropped.
 MOST_WAITING = 20_000
 #: A log file is set aside as FILE.1 at this size; the one before it goes.
 MOST_FILE_BYTES = 256 * 1024 * 1024
-#: Of a prompt or an answer, where those are logged.
-MOST_TEXT_BYTES = 64 * 1024
 _EVERY_S = 0.1
 _STANDARD_ERROR = 2
 
@@ -43,7 +41,7 @@ class RequestLog:
         self.on_dropped: Callable[[int], None] = lambda _: None
         self._file = file
         self._redactor = redactor
-        self._prompts = prompts
+        self.keeps_text = prompts
         self._waiting: deque[bytes] = deque()
         self._writing = threading.Lock()
         self._descriptor = -1
@@ -65,12 +63,12 @@ class RequestLog:
             os.close(self._descriptor)
         self._descriptor = -1
 
-    def finished(self, exchange: Exchange, asked: bytes = b"", answered: str = "") -> None:
-        """A request has ended. `asked` and `answered` are left out unless prompts are logged."""
+    def finished(self, exchange: Exchange) -> None:
+        """A request has ended. What was asked and answered is left out unless that is logged."""
         line = request_line(exchange)
-        if self._prompts:
-            line["asked"] = asked[:MOST_TEXT_BYTES].decode(errors="replace")
-            line["answered"] = answered[:MOST_TEXT_BYTES]
+        if self.keeps_text:
+            line["asked"] = exchange.asked[:MOST_TEXT_BYTES].decode(errors="replace")
+            line["answered"] = bytes(exchange.told or b"").decode(errors="replace")
         self.write(line)
 
     def write(self, line: dict[str, Any]) -> None:

@@ -155,6 +155,8 @@ class Proxy:
         body = await read_body(
             asked.request, self.config.most_body_bytes, self.config.patience.body_s
         )
+        if self.log.keeps_text:
+            asked.exchange.asked, asked.exchange.told = body, bytearray()
         if asked.dialect is None:
             return asked.request.path_qs, body
         exchange = asked.exchange
@@ -341,6 +343,7 @@ class Attempt:
                 body = asked.dialect.refusal(answer.status, body)
         exchange.complete = True
         self.dispatch.first_token(self.model, 0)
+        exchange.wrote(body)
         response = with_id(web.Response(status=answer.status, body=body, headers=headers), exchange)
         if judgement.may_retry:
             raise BusyError(response)

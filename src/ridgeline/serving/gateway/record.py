@@ -17,6 +17,7 @@ from ridgeline.serving.gateway.sse import Usage
 
 WINDOW_S = 120
 MOST_SAMPLES = 8192
+MOST_TEXT_BYTES = 64 * 1024  # of a prompt or an answer, where those are logged
 CANCELLED = 499  # nginx's number for a client that left before its answer was complete
 
 
@@ -52,6 +53,8 @@ class Exchange:
     complete: bool = False
     refused: bool = False
     decisions: list[bytes] = field(default_factory=list)
+    asked: bytes = b""
+    told: bytearray | None = None
     usage: Usage | None = None
     client_id: str = ""
     tenant: str = ""
@@ -74,6 +77,11 @@ class Exchange:
         self.last_ns = now_ns
         self.contents += contents
         return gap_ns
+
+    def wrote(self, answer: bytes) -> None:
+        """More of the answer, where answers are logged: its beginning is kept."""
+        if self.told is not None and len(self.told) < MOST_TEXT_BYTES:
+            self.told += answer[: MOST_TEXT_BYTES - len(self.told)]
 
     def routed(self, replica: str, reason: str, decision: bytes) -> None:
         """A replica was chosen; `decision` is the view and the route, as JSON."""

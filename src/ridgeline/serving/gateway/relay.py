@@ -153,6 +153,7 @@ class Relay:
         """To the client, in the API that it speaks; waits while it does not read."""
         if passed and self.told is not None:
             passed = self.told.feed(passed)
+        self.exchange.wrote(passed)
         if passed:
             await self.response.write(passed)
 
