@@ -75,9 +75,7 @@ class LivePlatform:
     Pages may be mounted on `gateway.app` before `run`.
     """
 
-    def __init__(
-        self, platform: Platform, watcher: Watcher, *, rules_tenants: bool = True
-    ) -> None:
+    def __init__(self, platform: Platform, watcher: Watcher, *, rules_tenants: bool = True) -> None:
         """With `rules_tenants` the database's tenants become those of the platform.
 
         Raises StoreError, SpecError.

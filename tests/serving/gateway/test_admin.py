@@ -234,7 +234,7 @@ def test_a_key_can_be_made_to_expire(quick: Server):
 @pytest.mark.parametrize(
     ("body", "param", "says"),
     [
-        ({"nmae": "x"}, "nmae", "Unknown field: nmae. Known here: name, class"),
+        ({"title": "x"}, "title", "Unknown field: title. Known here: name, class"),
         ({"name": "x", "limits": {"rpm": 1}}, "limits", "unknown field `rpm`"),
         ({}, "name", "Missing required parameter: name"),
         ({"name": "X"}, "name", "lower-case letters"),
