@@ -98,7 +98,7 @@ class Replica(asyncio.Protocol):
         """Somebody connected."""
         self._transport = cast("asyncio.Transport", transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+    def connection_lost(self, _: Exception | None) -> None:
         """Nobody reads on: streams end."""
         self._transport = None
 

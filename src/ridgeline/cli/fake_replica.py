@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import click
 
+from ridgeline.cli.clients_key import clients_key
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
 from ridgeline.launch.local import announce, leave_with_parent
-from ridgeline.serving.spec import is_loopback
 
 
 def say(event: Mapping[str, Any]) -> None:
@@ -114,7 +114,6 @@ def fake_replica(
     else:
         steps = Plain(step_ms / 1e3, step_ms_per_seq / 1e3, _positive(prefill_tokens_per_s))
         runs_on = Machine(steps, 400_000)
-    key = _key(api_key_env, host)
     setup = Setup(
         name=name or model or "fake",
         machine=replace(runs_on, kv_tokens=kv_tokens or runs_on.kv_tokens),
@@ -128,7 +127,7 @@ def fake_replica(
         seed=seed,
         loading_s=loading_s,
         grace_s=grace_s,
-        api_key=key,
+        api_key=clients_key(api_key_env, host),
         adapters=adapters,
         metrics=metrics,
         usage_log=usage_log,
@@ -156,16 +155,3 @@ def _positive(tokens_per_s: float) -> float:
         f"{tokens_per_s:g} would never end a prompt", where="--prefill-tokens-per-s",
         remedy="a positive number",
     )  # fmt: skip
-
-
-def _key(api_key_env: str | None, host: str) -> str | None:
-    key = os.environ.get(api_key_env) if api_key_env else None
-    if api_key_env and not key:
-        raise SpecError(f"the environment variable {api_key_env} is not set", where="--api-key-env")
-    if not is_loopback(host) and key is None:
-        raise SpecError(
-            f"{host} is open to the network, so clients need a key",
-            where="--host",
-            remedy="--api-key-env VARIABLE",
-        )
-    return key

@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED, find_model
+from ridgeline.cli.clients_key import clients_key
 from ridgeline.cli.extras import needs
-from ridgeline.errors import SpecError
 from ridgeline.launch.local import announce, leave_with_parent
 from ridgeline.paths import cache_home
-from ridgeline.serving.spec import is_loopback
 from ridgeline.units import parse_bytes
 
 
@@ -108,15 +107,7 @@ def serve(
     from ridgeline.serving.engine.link import ENGINE, EngineProcess
     from ridgeline.serving.usage_log import UsageLog
 
-    key = os.environ.get(api_key_env) if api_key_env else None
-    if api_key_env and not key:
-        raise SpecError(f"the environment variable {api_key_env} is not set", where="--api-key-env")
-    if not is_loopback(host) and key is None:
-        raise SpecError(
-            f"{host} is open to the network, so clients need a key",
-            where="--host",
-            remedy="--api-key-env VARIABLE",
-        )
+    key = clients_key(api_key_env, host)
     config = EngineConfig(
         model=find_model(model),
         dtype=dtype,

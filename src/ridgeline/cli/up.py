@@ -144,9 +144,7 @@ async def _run(live: Any) -> None:
             serving.cancel()
         stop.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, leave)
+    event_loop.on_signals(leave, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     try:
         await live.run(stop)
     except asyncio.CancelledError:

@@ -21,6 +21,7 @@ from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
+from ridgeline.errors import LaunchError
 from ridgeline.serving.openai import ApiError
 
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -97,6 +98,17 @@ class GuardedServer:
             self._accept, host, port, backlog=1024, reuse_port=shared or None
         )
         return int(self._listener.sockets[0].getsockname()[1])
+
+    async def listen(self, host: str, port: int) -> str:
+        """Listen where the command line said, and give the URL. Raises LaunchError."""
+        try:
+            return http_url(host, await self.start(host, port))
+        except OSError as error:
+            raise LaunchError(
+                f"cannot listen: {error.strerror}",
+                where=f"{host}:{port}",
+                remedy="another --port, or 0 for a free one",
+            ) from error
 
     async def drain(self, grace_s: float) -> bool:
         """Refuse every new POST with a 503, and say whether what runs ended within `grace_s`.
@@ -235,6 +247,11 @@ class _Connection(asyncio.Protocol):
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
+
+
+def http_url(host: str, port: int) -> str:
+    """Where to reach a server; the address of IPv6 stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def read_body(request: web.Request, most_bytes: int, within_s: float) -> bytes:

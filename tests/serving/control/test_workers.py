@@ -51,6 +51,12 @@ async def ask(url: str, key: str) -> int:
         return 200
 
 
+def requests_counted(texts: dict[str, str]) -> float:
+    """All requests in some workers' texts."""
+    lines = (line for text in texts.values() for line in text.splitlines())
+    return sum(float(line.rpartition(" ")[2]) for line in lines if "requests_total{" in line)
+
+
 async def test_they_share_limits_and_show_what_all_did(workers) -> None:
     group, key = workers
     assert len(set(group.pids)) == 2
@@ -64,12 +70,14 @@ async def test_they_share_limits_and_show_what_all_did(workers) -> None:
             assert (shown["workers"], shown["requests"]) == (2, 40)
             async with session.get(f"{group.url}/metrics") as answer:
                 text = await answer.text()
-            counted = [line for line in text.splitlines() if "requests_total{" in line]
-            assert sum(float(line.rpartition(" ")[2]) for line in counted) == 40
+            assert requests_counted({"all": text}) == 40
 
 
 async def test_a_killed_worker_comes_back_with_the_replicas(workers) -> None:
     group, key = workers
+    assert await asyncio.gather(*(ask(group.url, key) for _ in range(8))) == [200] * 8
+    scrape = group.handlers()["metrics"]
+    before = requests_counted(await scrape({}))
     old = group.pids[0]
     os.kill(old, signal.SIGKILL)
     async with asyncio.timeout(20):
@@ -78,6 +86,8 @@ async def test_a_killed_worker_comes_back_with_the_replicas(workers) -> None:
             await asyncio.sleep(0.05)
     assert await group.until_ready("r", 10)
     assert await asyncio.gather(*(ask(group.url, key) for _ in range(8))) == [200] * 8
+    assert before == 8
+    assert requests_counted(await scrape({})) == 16  # the dead one's are not forgotten
 
 
 async def test_a_taken_address_is_an_error_and_nothing_is_left(workers, tmp_path) -> None:
@@ -89,12 +99,17 @@ async def test_a_taken_address_is_an_error_and_nothing_is_left(workers, tmp_path
 
 async def test_a_worker_that_hangs_hides_no_other_and_stops_no_look(workers, monkeypatch) -> None:
     monkeypatch.setattr("ridgeline.serving.control.workers.ANSWER_S", 0.5)
-    group, _ = workers
+    group, key = workers
+    assert await asyncio.gather(*(ask(group.url, key) for _ in range(8))) == [200] * 8
+    before = await group.handlers()["metrics"]({})
     os.kill(group.pids[0], signal.SIGSTOP)
     try:
         async with asyncio.timeout(5):
             assert (await group.status())["workers"] == 1
-            assert list(await group.handlers()["metrics"]({})) == [group._workers[1].config.worker]
+            after = await group.handlers()["metrics"]({})
+            hung, other = (one.config.worker for one in group._workers)
+            assert after[hung] == before[hung]  # what it said last: no counter falls
+            assert "ridgeline_gateway_requests_total" in after[other]
             assert await group.handlers()["statuses"]({})
     finally:
         os.kill(group.pids[0], signal.SIGCONT)

@@ -11,9 +11,11 @@ from typing import Any
 import openai
 import pytest
 from aiohttp import web
+from sqlalchemy import select
 
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
+from ridgeline.store.tables import entries
 
 WORDS = ("Pa", "ris", ".")
 
@@ -209,6 +211,11 @@ class Tools:
         given = {"api_key": "none", "max_retries": 0, **options}
         async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", **given) as client:
             yield client
+
+    def entries(self, gateway: Gateway) -> list[Any]:
+        """What was charged so far."""
+        with gateway.store.connect() as connection:
+            return list(connection.execute(select(entries)))
 
     def states(self, gateway: Gateway) -> list[str]:
         return [one["state"] for one in gateway.status()["replicas"]]

@@ -13,6 +13,7 @@ from ridgeline.serving.fake.server import FakeReplica
 from ridgeline.serving.fake.setup import Setup
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.decisions import decision
 from ridgeline.serving.gateway.line import Ticket
 from ridgeline.store.database import open_store
 from ridgeline.store.tables import entries, reservations
@@ -33,7 +34,11 @@ def served(tmp_path):
             assert await gateway.until_ready(f"r{number}", 20)
         client = openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="k", max_retries=0)
         try:
-            yield SimpleNamespace(client=client, entries=lambda: _settled(store))
+            yield SimpleNamespace(
+                client=client,
+                entries=lambda: _settled(store),
+                why=lambda request_id: decision(store, request_id),
+            )
         finally:
             await client.close()
             await gateway.close()
@@ -96,3 +101,12 @@ async def test_turns_pay_for_whole_answers_as_for_streams(served, monkeypatch, s
             assert [chunk async for chunk in answer]
         await here.entries()
         assert said[-1] == 5
+
+
+async def test_what_was_charged_is_part_of_the_record(served) -> None:
+    async with FakeReplica(Setup(name="m", time_scale=0)) as replica, served(replica) as here:
+        await _ask(here.client, max_tokens=3)
+        (entry,) = await here.entries()
+        told = here.why(entry.request_id)
+        assert told["basis"] == entry.basis == "usage"
+        assert told["reasons"]["charge"] == "its answer came to its end"

@@ -1,11 +1,14 @@
 """Connections are kept where that is safe, cut where nobody waits, and never run over."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import trustme
 
+from ridgeline.serving.gateway import connections
 from ridgeline.serving.gateway.connections import Connection, Pool, address_of
 from ridgeline.serving.gateway.http1 import NotHttpError
 
@@ -15,7 +18,9 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def replica(serve: Serve) -> AsyncIterator[tuple[Pool, str]]:
+async def replica(
+    serve: Serve, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Pool, str]]:
     """A pool, and the root of a server that does what `serve` does with each connection."""
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,10 +31,11 @@ async def replica(serve: Serve) -> AsyncIterator[tuple[Pool, str]]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(served, "127.0.0.1", 0)
+    server = await asyncio.start_server(served, "127.0.0.1", 0, ssl=tls)
     pool = Pool(keep_s=60.0)
+    scheme = "https" if tls else "http"
     try:
-        yield pool, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield pool, f"{scheme}://localhost:{server.sockets[0].getsockname()[1]}"
     finally:
         await pool.close()
         server.close()
@@ -215,3 +221,57 @@ def test_a_port_goes_without_saying(root: str, port: int) -> None:
 def test_a_field_cannot_smuggle_another_one(value: str) -> None:
     with pytest.raises(ValueError, match="cannot be sent"):
         address_of("http://h").request("/x", {"A": value}, 0)
+
+
+# TLS.
+
+
+@pytest.fixture
+def authority(monkeypatch, tmp_path) -> trustme.CA:
+    """A certificate authority that this process trusts, as an operator would have it do."""
+    made = trustme.CA()
+    made.cert_pem.write_to_path(tmp_path / "ca.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    connections._tls.cache_clear()
+    yield made
+    connections._tls.cache_clear()
+
+
+def served_as(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+async def test_over_tls_connections_are_kept_too(authority) -> None:
+    async with replica(answer_always, served_as(authority, "localhost")) as (pool, root):
+        first = await ask(pool, root)
+        assert await first.piece(SOON_S) == b"ok"
+        pool.give_back(root, first)
+        assert await ask(pool, root) is first
+
+
+async def test_a_long_body_goes_and_comes_whole_over_tls(authority) -> None:
+    sent = bytes(range(256)) * 8192  # more than is written or held at once
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = await reader.readexactly(len(sent))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+    async with replica(echo, served_as(authority, "localhost")) as (pool, root):
+        connection = await pool.open(root, SOON_S)
+        request = address_of(root).request("/", {}, len(sent))
+        await connection.ask(request, sent, SOON_S)
+        came = b""
+        while piece := await connection.piece(SOON_S):
+            came += piece
+        assert came == sent
+
+
+async def test_a_certificate_of_another_name_or_authority_is_refused(authority) -> None:
+    for tls in (served_as(authority, "elsewhere"), served_as(trustme.CA(), "localhost")):
+        async with replica(answer_always, tls) as (pool, root):
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await pool.open(root, SOON_S)

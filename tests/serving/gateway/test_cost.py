@@ -1,14 +1,13 @@
 """What was used and what it cost, from a ledger on each kind of database."""
 
-from collections.abc import Iterator
 from decimal import Decimal
-from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
+from entry_rows import add
 from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.cost import report
 from ridgeline.serving.gateway.cost_data import as_data, binds, lines_of_bill, prices
@@ -17,40 +16,9 @@ from ridgeline.serving.gateway.step_rates import rates, step_time_of
 from ridgeline.serving.gateway.usage import MINUTE_NS, Period
 from ridgeline.serving.policy import attribution
 from ridgeline.store.database import open_store
-from ridgeline.store.tables import entries
 
 HOUR_NS = 60 * MINUTE_NS
 DAY = Period(0, 24 * HOUR_NS)
-NUMBERS = count(1)
-
-
-@pytest.fixture
-def store(store_url: str) -> Iterator[Engine]:
-    engine = open_store(store_url)
-    yield engine
-    engine.dispose()
-
-
-def add(store: Engine, tenant: str, tokens: tuple[int, int, int] = (100, 0, 10), **other) -> None:
-    number = next(NUMBERS)
-    row = {
-        "request_id": f"req-{number}",
-        "tenant": tenant,
-        "key_id": f"key-{tenant}",
-        "model": "chat",
-        "endpoint": "/v1/chat/completions",
-        "replica": "chat-0",
-        "status": 200,
-        "input_tokens": tokens[0],
-        "cached_tokens": tokens[1],
-        "output_tokens": tokens[2],
-        "usd": Decimal("0.001"),
-        "basis": "usage",
-        "began_ns": 10 * MINUTE_NS,
-        "ended_ns": 10 * MINUTE_NS + 10**9,
-    }
-    with store.begin() as connection:
-        connection.execute(entries.insert(), {**row, **other})
 
 
 def hours(store: Engine, *spent: tuple[int, int], replica: str = "chat-0", usd: str = "5") -> None:

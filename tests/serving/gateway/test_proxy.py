@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from decimal import Decimal
 
 import openai
 import pytest
@@ -10,6 +11,10 @@ from aiohttp import ClientSession
 from ridgeline.serving.gateway.config import ModelSettings, ReplicaAddress, Timeouts
 from ridgeline.serving.policy.failures import RetryBudget
 from ridgeline.serving.policy.health import FAILED_AT
+from ridgeline.serving.policy.price import Price
+
+PRICE = Price(Decimal(0), Decimal(0), Decimal(1))
+PAID = {"*": ModelSettings(rule="least-load", price=PRICE)}
 
 
 async def test_a_herd_in_one_instant_spreads_over_the_replicas(tools) -> None:
@@ -286,6 +291,38 @@ async def test_a_client_that_leaves_frees_the_replica_at_once(tools, stream) -> 
         assert row["status"] == 499
         assert gateway.status()["errors"] == []
         assert gateway.status()["in_flight"] == 0
+
+
+async def test_a_whole_answer_that_is_paid_for_is_read_though_its_client_left(tools) -> None:
+    replica = tools.replica(wait=asyncio.Event())
+    async with (
+        tools.gateway(replica, models=PAID) as gateway,
+        tools.client(gateway) as client,
+    ):
+        asking = asyncio.create_task(tools.ask(client))
+        await tools.until(lambda: replica.running == 1)
+        asking.cancel()
+        await tools.until(lambda: gateway.status()["requests"] == 1)
+        assert gateway.status()["recent"][0]["status"] == 499
+        assert replica.running == 1  # nothing but its answer's end says what it used
+        replica.wait.set()
+        await tools.until(lambda: bool(tools.entries(gateway)))
+        (entry,) = tools.entries(gateway)
+        assert (entry.basis, entry.status, entry.output_tokens) == ("usage", 499, 3)
+        assert entry.usd == Decimal("0.000003")
+
+
+async def test_a_gateway_that_closes_reads_no_further(tools) -> None:
+    replica = tools.replica(wait=asyncio.Event())
+    async with tools.gateway(replica, models=PAID) as gateway:
+        async with tools.client(gateway) as client:
+            asking = asyncio.create_task(tools.ask(client))
+            await tools.until(lambda: replica.running == 1)
+            asking.cancel()
+            await tools.until(lambda: gateway.status()["requests"] == 1)
+        async with asyncio.timeout(5):
+            await gateway.close()
+        await tools.until(lambda: replica.cut == 1)
 
 
 async def test_a_client_that_leaves_in_mid_stream_is_billed_for_what_it_got(tools) -> None:

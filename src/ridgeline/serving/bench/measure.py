@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -60,5 +59,4 @@ def _on_interrupt(stop: asyncio.Event) -> None:
             task.cancel()
         stop.set()
 
-    with suppress(NotImplementedError):  # no such handlers on Windows: there Ctrl-C just ends it
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+    event_loop.on_signals(interrupt, signal.SIGINT)

@@ -21,8 +21,10 @@ import msgspec
 
 from ridgeline.errors import LaunchError
 from ridgeline.launch.calls import MOST_LINE_BYTES, Calls
+from ridgeline.serving.control.scrapes import Scrapes
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.merged import merged_status
+from ridgeline.serving.http_guard import http_url
 from ridgeline.serving.policy.restart import restart
 
 #: What starts a worker.
@@ -135,6 +137,7 @@ class Workers:
         self._tasks: list[asyncio.Task[None]] = []
         self._held: socket.socket | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self._scrapes = Scrapes()
 
     @property
     def addresses(self) -> list[ReplicaAddress]:
@@ -162,8 +165,7 @@ class Workers:
         except BaseException:
             await self.close()
             raise
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        self.url = f"http://{host}:{port}"
+        self.url = http_url(self.config.host, port)
         return self.url
 
     def add_replica(self, address: ReplicaAddress) -> None:
@@ -214,8 +216,10 @@ class Workers:
                 *(_within(0, worker.ask("metrics")) for worker in self._workers),
                 return_exceptions=True,
             )
-            named = zip(self._workers, texts, strict=True)
-            return {one.config.worker: text for one, text in named if isinstance(text, str)}
+            for one, text in zip(self._workers, texts, strict=True):
+                said = text.encode() if isinstance(text, str) else None
+                self._scrapes.heard(one.config.worker, one.pid, said)
+            return {worker: text.decode() for worker, text in self._scrapes.texts().items()}
 
         return {"statuses": statuses, "metrics": metrics}
 

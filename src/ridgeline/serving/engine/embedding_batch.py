@@ -94,7 +94,7 @@ class Batcher:
         ids = [one.ids for one in batch]
         try:
             vectors = await loop.run_in_executor(self._thread, self._compute, ids)
-        except Exception:
+        except Exception:  # whatever the model raises, its clients are told, and others go on
             _LOG.exception("a batch of %d texts failed", len(batch))
             _fail(batch, ApiError(500, "The model failed at this request.", code="engine_error"))
             return

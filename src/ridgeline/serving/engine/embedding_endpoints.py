@@ -4,15 +4,20 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 from aiohttp import web
 
-import ridgeline
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.door import door, sign
 from ridgeline.serving.engine.embedding_batch import Batcher
 from ridgeline.serving.engine.embedding_metrics import EmbeddingMetrics
+from ridgeline.serving.engine.pages import (
+    json_answer,
+    model_card,
+    model_list,
+    state_answer,
+    version,
+)
 from ridgeline.serving.engine.replica import Limits, State, request_id, shutting_down
 from ridgeline.serving.http_guard import Patience, read_body
 from ridgeline.serving.openai import ApiError, model_not_found, read
@@ -92,7 +97,7 @@ class Handlers:
         answer = embedding_answer(
             vectors, model=replica.name, prompt_tokens=tokens, base64_wanted=asked.base64
         )
-        return _json(answer)
+        return json_answer(answer)
 
     def _read(self, body: bytes, loaded: Loaded) -> tuple[EmbeddingRequest, list[list[int]]]:
         """The request and its texts' ids. Raises ApiError for what cannot be embedded as asked."""
@@ -116,20 +121,16 @@ class Handlers:
 
     async def health(self, _request: web.Request) -> web.Response:
         """`GET /health`: 200 once the model is loaded, draining included."""
-        return self._state(State.READY, State.DRAINING)
+        return state_answer(self._replica.state, State.READY, State.DRAINING)
 
     async def ready(self, _request: web.Request) -> web.Response:
         """`GET /ready`: 200 while requests are taken; a text has been embedded by then."""
-        return self._state(State.READY)
+        return state_answer(self._replica.state, State.READY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """`GET /metrics`: Prometheus' text."""
         text = self._replica.metrics.text()
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
-
-    async def version(self, _request: web.Request) -> web.Response:
-        """`GET /version`."""
-        return _json({"version": ridgeline.__version__})
 
     async def usage(self, request: web.Request) -> web.Response:
         """`GET /usage/{request id}`: the durable count of one request's tokens."""
@@ -137,33 +138,22 @@ class Handlers:
         usage = self._replica.log.find(asked)
         if usage is None:
             raise ApiError(404, f"There is no usage of a request {asked} here.")
-        return _json(usage)
+        return json_answer(usage)
 
     async def models(self, _request: web.Request) -> web.Response:
         """`GET /v1/models`: the one model, with the longest text it takes."""
-        return _json({"object": "list", "data": [self._card()]})
+        return model_list(self._card())
 
     async def model(self, request: web.Request) -> web.Response:
         """`GET /v1/models/{model}`."""
         name = request.match_info["model"]
         if name != self._replica.name:
             raise model_not_found(name, [self._replica.name])
-        return _json(self._card())
-
-    def _state(self, *good: State) -> web.Response:
-        status = 200 if self._replica.state in good else 503
-        return _json({"status": str(self._replica.state)}, status=status)
+        return json_answer(self._card())
 
     def _card(self) -> dict[str, object]:
-        return {
-            "id": self._replica.name,
-            "object": "model",
-            "created": self._replica.created,
-            "owned_by": "ridgeline",
-            "root": self._replica.name,
-            "parent": None,
-            "max_model_len": self._replica.loaded.model.shape.longest,
-        }
+        replica = self._replica
+        return model_card(replica.name, replica.created, replica.loaded.model.shape.longest)
 
 
 def make_app(
@@ -181,13 +171,8 @@ def make_app(
             web.get("/health", handlers.health),
             web.get("/ready", handlers.ready),
             web.get("/metrics", handlers.metrics),
-            web.get("/version", handlers.version),
+            web.get("/version", version),
             web.get("/usage/{id}", handlers.usage),
         ]
     )
     return app
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    body = msgspec.json.encode(value)
-    return web.Response(body=body, status=status, content_type="application/json")

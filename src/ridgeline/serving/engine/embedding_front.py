@@ -7,14 +7,12 @@ interpreter could delay, and torch lets go of the interpreter while it computes
 
 import asyncio
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ridgeline import event_loop
-from ridgeline.errors import LaunchError, ModelError
+from ridgeline.errors import ModelError
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.embedding_batch import Batcher
@@ -60,10 +58,7 @@ def serve_embeddings(
     async def main() -> None:
         replica = EmbeddingReplica(name, config, limits or Limits(), log or UsageLog(None))
         front = EmbeddingFront(replica, api_key, patience or Patience(), said)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt there
-                loop.add_signal_handler(number, front.leave)
+        event_loop.on_signals(front.leave)
         await front.live(host, port)
 
     event_loop.run(main())
@@ -93,7 +88,7 @@ class EmbeddingFront:
         """Until asked to leave. Raises ModelError or LaunchError where that was not the end."""
         serving: asyncio.Task[None] | None = None
         try:
-            self._said({"event": "listening", "url": await self._listen(host, port)})
+            self._said({"event": "listening", "url": await self._server.listen(host, port)})
             serving = asyncio.create_task(self._serve())
             await self._either(serving, self._leave)
             if serving.done():
@@ -136,17 +131,6 @@ class EmbeddingFront:
         waiting = asyncio.create_task(event.wait())
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-
-    async def _listen(self, host: str, port: int) -> str:
-        try:
-            port = await self._server.start(host, port)
-        except OSError as error:
-            raise LaunchError(
-                f"cannot listen: {error.strerror}",
-                where=f"{host}:{port}",
-                remedy="another --port, or 0 for a free one",
-            ) from error
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _load(config: EngineConfig) -> "EmbeddingModel":

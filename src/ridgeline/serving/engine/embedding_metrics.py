@@ -1,5 +1,6 @@
 """An embedding replica's metrics, with vLLM's names where vLLM has one."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,13 +50,13 @@ class EmbeddingMetrics:
     def request(self) -> Iterator[None]:
         """Around one request that could be understood: how long it took, and how it ended."""
         began_s = time.monotonic()
-        reason = "abort"
+        reason = "error"
         try:
             yield
             reason = "stop"
             self._e2e_s.observe(time.monotonic() - began_s)
-        except Exception:
-            reason = "error"
+        except asyncio.CancelledError:
+            reason = "abort"
             raise
         finally:
             self._finished[reason].inc()

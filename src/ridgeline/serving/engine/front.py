@@ -9,16 +9,14 @@ and ends with its engine, saying so.
 
 import asyncio
 import gc
-import signal
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from ridgeline import event_loop
-from ridgeline.errors import LaunchError, ModelError
+from ridgeline.errors import ModelError
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.asking import Bounds
 from ridgeline.serving.engine.config import EngineConfig
@@ -27,6 +25,7 @@ from ridgeline.serving.engine.endpoints import Endpoints
 from ridgeline.serving.engine.link import EngineLink, EngineProcess
 from ridgeline.serving.engine.messages import Failed
 from ridgeline.serving.engine.model_files import ModelFiles, open_model
+from ridgeline.serving.engine.pages import version
 from ridgeline.serving.engine.prompts import Prompts, longest_token_bytes
 from ridgeline.serving.engine.replica import Limits, Loaded, Replica, State, shutting_down
 from ridgeline.serving.engine.status import Status
@@ -70,10 +69,7 @@ def serve(
     async def main() -> None:
         replica = Replica(name, config, limits or Limits(), api_key, log)
         front = Front(replica, patience or Patience(), said)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt there
-                loop.add_signal_handler(number, front.leave)
+        event_loop.on_signals(front.leave)
         await front.live(host, port, engine)
 
     event_loop.run(main())
@@ -102,7 +98,7 @@ class Front:
         try:
             link = await engine.connect(self._replica.log)
             try:
-                self._said({"event": "listening", "url": await self._listen(host, port)})
+                self._said({"event": "listening", "url": await self._server.listen(host, port)})
                 drained = await self._serve(link)
             finally:
                 link.hang_up()
@@ -167,17 +163,6 @@ class Front:
         await _first(self._replica.quiet.wait(), self._at_once.wait(), link.lost.wait(), grace)
         link.fail_all(shutting_down())
 
-    async def _listen(self, host: str, port: int) -> str:
-        try:
-            port = await self._server.start(host, port)
-        except OSError as error:
-            raise LaunchError(
-                f"cannot listen: {error.strerror}",
-                where=f"{host}:{port}",
-                remedy="another --port, or 0 for a free one",
-            ) from error
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
 
 def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Application:
     """The routes of one replica."""
@@ -194,7 +179,7 @@ def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Applicat
             web.get("/health", status.health),
             web.get("/ready", status.ready),
             web.get("/metrics", status.metrics),
-            web.get("/version", status.version),
+            web.get("/version", version),
             web.get("/usage/{id}", status.usage),
             web.post("/tokenize", status.tokenize),
             web.post("/detokenize", status.detokenize),

@@ -2,11 +2,10 @@
 
 from aiohttp import web
 
-import ridgeline
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.messages import Stats
+from ridgeline.serving.engine.pages import json_answer, model_card, model_list, state_answer
 from ridgeline.serving.engine.replica import Replica, State
-from ridgeline.serving.engine.wire import encode
 from ridgeline.serving.http_guard import Patience, read_body
 from ridgeline.serving.openai import ApiError, DetokenizeRequest, TokenizeRequest, read
 
@@ -21,11 +20,11 @@ class Status:
 
     async def health(self, _request: web.Request) -> web.Response:
         """`GET /health`: 200 while the engine lives, draining included."""
-        return self._state(State.READY, State.DRAINING)
+        return state_answer(self._replica.state, State.READY, State.DRAINING)
 
     async def ready(self, _request: web.Request) -> web.Response:
         """`GET /ready`: 200 while requests are taken; the engine has generated a token by then."""
-        return self._state(State.READY)
+        return state_answer(self._replica.state, State.READY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """`GET /metrics`: Prometheus' text, with vLLM's names."""
@@ -39,10 +38,6 @@ class Status:
         )
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    async def version(self, _request: web.Request) -> web.Response:
-        """`GET /version`."""
-        return _json({"version": ridgeline.__version__})
-
     async def usage(self, request: web.Request) -> web.Response:
         """`GET /usage/{id}`: what the durable log has of a request, also of an earlier process."""
         log = self._replica.log
@@ -55,24 +50,24 @@ class Status:
                 else "This replica keeps no usage log; `--usage-log FOLDER` starts one.",
                 code="request_not_found",
             )
-        return _json(found)
+        return json_answer(found)
 
     async def models(self, _request: web.Request) -> web.Response:
         """`GET /v1/models`: the one model, with the longest sequence it takes."""
-        return _json({"object": "list", "data": [self._card()]})
+        return model_list(self._card())
 
     async def model(self, request: web.Request) -> web.Response:
         """`GET /v1/models/{model}`."""
         self._replica.check_model(request.match_info["model"])
-        return _json(self._card())
+        return json_answer(self._card())
 
     async def tokenize(self, request: web.Request) -> web.Response:
         """`POST /tokenize`: the ids of a text or a conversation."""
-        return _json(await self._aside.run(self._tokenized, await self._body(request)))
+        return json_answer(await self._aside.run(self._tokenized, await self._body(request)))
 
     async def detokenize(self, request: web.Request) -> web.Response:
         """`POST /detokenize`: the text of ids, special tokens included."""
-        return _json(await self._aside.run(self._detokenized, await self._body(request)))
+        return json_answer(await self._aside.run(self._detokenized, await self._body(request)))
 
     def _tokenized(self, body: bytes) -> dict[str, object]:
         asked = read(body, TokenizeRequest)
@@ -106,24 +101,9 @@ class Status:
             raise ApiError(400, "Missing required parameter: prompt (or messages).", param="prompt")
         return prompts.text(asked.prompt, param="prompt", add_bos=asked.add_special_tokens)
 
-    def _state(self, *good: State) -> web.Response:
-        status = 200 if self._replica.state in good else 503
-        return _json({"status": str(self._replica.state)}, status=status)
-
     def _card(self) -> dict[str, object]:
-        return {
-            "id": self._replica.name,
-            "object": "model",
-            "created": self._replica.created,
-            "owned_by": "ridgeline",
-            "root": self._replica.name,
-            "parent": None,
-            "max_model_len": self._replica.loaded.started.max_model_len,
-        }
+        replica = self._replica
+        return model_card(replica.name, replica.created, replica.loaded.started.max_model_len)
 
     async def _body(self, request: web.Request) -> bytes:
         return await read_body(request, self._replica.limits.body_bytes, self._patience.body_s)
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=encode(value), status=status, content_type="application/json")

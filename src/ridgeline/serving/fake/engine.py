@@ -210,32 +210,12 @@ class FakeEngine:
                 due_s = time.monotonic()
             step = self._batcher.decide()
             self._note(step)
-            due_s += self._step_s(step)
+            due_s += self._setup.machine.step_s(step) * self._setup.time_scale
             late_s = time.monotonic() - due_s
             if late_s > 1.0:  # this process was stopped, or cannot keep up: time is not made up
                 due_s += late_s
             await asyncio.sleep(max(-late_s, 0.0))
             self._commit(step)
-
-    def _step_s(self, step: Step) -> float:
-        scale = self._setup.time_scale
-        if not scale or not step.chunks:
-            return 0.0
-        decodes = cached = prompts = attended = 0
-        for chunk in step.chunks:
-            if chunk.count == 1 and chunk.samples:
-                decodes += 1
-                cached += chunk.start
-            else:
-                prompts += chunk.count
-                attended += chunk.count * (chunk.start + chunk.count // 2)
-        seconds = self._setup.machine.steps.step_s(
-            decodes or None,
-            cached if decodes else None,
-            prompts or None,
-            attended / prompts if prompts else None,
-        )
-        return float(seconds) * scale
 
     def _note(self, step: Step) -> None:
         self.counts["num_preemptions"] += len(step.preempted)

@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -58,16 +57,10 @@ class FakeReplica:
     async def __aenter__(self) -> Self:
         """Listen; ready at once, or after `loading_s`."""
         try:
-            port = await self._server.start(self._host, self._port)
-        except OSError as error:
+            self.url = await self._server.listen(self._host, self._port)
+        except LaunchError:
             self.replica.log.close()
-            raise LaunchError(
-                f"cannot listen: {error.strerror}",
-                where=f"{self._host}:{self._port}",
-                remedy="another --port, or 0 for a free one",
-            ) from error
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"http://{host}:{port}"
+            raise
         self._tasks = [asyncio.create_task(self.replica.engine.run())]
         if self.replica.setup.loading_s:
             self._tasks.append(asyncio.create_task(self._load()))
@@ -133,10 +126,7 @@ def serve(
 
     async def main() -> None:
         leave = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError):  # Windows
-                loop.add_signal_handler(number, leave.set)
+        event_loop.on_signals(leave.set)
         leaving = asyncio.create_task(leave.wait())
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(leaving), starting_s)

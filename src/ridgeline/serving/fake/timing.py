@@ -12,6 +12,7 @@ from ridgeline.errors import SpecError
 from ridgeline.physics.step_time import NAMES, Coefficients, Shape, StepTime
 from ridgeline.quantity import Quantity
 from ridgeline.serving.plan.steps import step_time
+from ridgeline.serving.policy.batch import Step
 
 #: The share of a device's memory that engines take for weights and cache together.
 _MEMORY_SHARE = 0.9
@@ -26,6 +27,7 @@ class StepSeconds(Protocol):
         cached_tokens: Any = None,
         prompt_tokens: Any = None,
         attended_tokens: Any = None,
+        /,
     ) -> Any:
         """A step that decodes, prefills, or both; `physics.step_time.StepTime` says what is what.
 
@@ -44,11 +46,12 @@ class Plain:
     def step_s(
         self,
         decode_tokens: float | None = None,
-        cached_tokens: float | None = None,  # noqa: ARG002 - a part of the law, not of this one
+        _cached_tokens: float | None = None,
         prompt_tokens: float | None = None,
-        attended_tokens: float | None = None,  # noqa: ARG002
+        _attended_tokens: float | None = None,
+        /,
     ) -> float:
-        """One step."""
+        """One step; what it attends to costs nothing here."""
         decodes, prompts = decode_tokens or 0.0, prompt_tokens or 0.0
         return self.fixed_s + decodes * self.sequence_s + prompts / self.prefill_tokens_per_s
 
@@ -59,6 +62,27 @@ class Machine:
 
     steps: StepSeconds
     kv_tokens: int
+
+    def step_s(self, step: Step) -> float:
+        """Seconds for what the scheduler decided; 0 for a step of nothing."""
+        if not step.chunks:
+            return 0.0
+        decodes = cached = prompts = attended = 0
+        for chunk in step.chunks:
+            if chunk.count == 1 and chunk.samples:
+                decodes += 1
+                cached += chunk.start
+            else:
+                prompts += chunk.count
+                attended += chunk.count * (chunk.start + chunk.count // 2)
+        return float(
+            self.steps.step_s(
+                decodes or None,
+                cached if decodes else None,
+                prompts or None,
+                attended / prompts if prompts else None,
+            )
+        )
 
 
 def machine(

@@ -24,12 +24,12 @@ from ridgeline.serving.gateway.own_count import Counted, reckon
 from ridgeline.serving.gateway.prompt_blocks import prompt_blocks
 from ridgeline.serving.gateway.record import Exchange
 from ridgeline.serving.openai import ApiError, model_not_found
+from ridgeline.serving.policy.answer_length import longest, needs_bound
+from ridgeline.serving.policy.ending import Ended, Then, close, must_be_read
 from ridgeline.serving.policy.price import charge
 from ridgeline.serving.policy.sizes import Sizes, estimate, expected, learned
 from ridgeline.serving.policy.vtc import Entry
 
-#: What is left for an answer though the prompt, as it is estimated, fills the context.
-_LEAST_ROOM = 16
 #: More tokens than this are a mistake or an attack: 64 bits hold their price in nano-dollars.
 _MOST_OUTPUT_TOKENS = 2**33
 #: Endpoints whose answers have no tokens of their own.
@@ -41,6 +41,7 @@ class Admitted:
     """A request that may run now; `body` is what a replica gets.
 
     `way` says how a stream that is cut can go on at another replica; None where it cannot.
+    `must_be_read` says that only the answer's end will tell what it used.
     """
 
     caller: Caller
@@ -50,6 +51,7 @@ class Admitted:
     ticket: Ticket
     ledger: Ledger
     way: Way | None
+    must_be_read: bool
 
 
 @dataclass(slots=True)
@@ -81,8 +83,19 @@ class Admission:
         exchange.model = call.model
         settings = self.config.model(call.model)
         wanted = self._wanted(caller, call, body, headers, settings)
-        most = self._most(call, path, wanted, settings)
-        if most and call.most_tokens(path) is None and _pays(caller, settings):
+        asked_most = call.most_tokens(path)
+        most = (
+            0
+            if path in _NO_OUTPUT
+            else longest(
+                asked_most,
+                usual=settings.max_output_tokens,
+                context_tokens=self.fleet.context(call.model),
+                prompt_tokens=wanted.most_input_tokens,
+            )
+        )
+        limits = (caller.tenant_limits, caller.key_limits)
+        if most and asked_most is None and needs_bound(limits, settings.price):
             body = with_most_tokens(body, most)
         output_tokens = _bounded(most, call.choices)
         ask = Ask(
@@ -106,7 +119,13 @@ class Admission:
         if way is not None:
             draws = call.seed is None and call.temperature != 0
             body = with_ids(body, random.getrandbits(62) if draws else None)
-        return Admitted(caller, call, body, wanted, ticket, self.ledger, way)
+        read = must_be_read(
+            stream=exchange.stream,
+            keeps_log=self.fleet.keeps_log(call.model),
+            limits=limits,
+            price=settings.price,
+        )
+        return Admitted(caller, call, body, wanted, ticket, self.ledger, way, read)
 
     def ended(self, exchange: Exchange, admitted: Admitted) -> None:
         """Charge what it used: known now, or found out by the recovery. Nobody waits for it."""
@@ -120,15 +139,17 @@ class Admission:
             size = admitted.wanted.blocks.text_bytes
             self._sizes[exchange.model] = learned(known, size, usage.prompt_tokens)
         admitted.ticket.close()
+        closing = close(Ended(exchange.reached, exchange.complete, exchange.refused))
+        exchange.reasons["charge"] = closing.reason
+        match closing.then:
+            case Then.RELEASE:
+                self._later(self.ledger.release(exchange.id))
+            case Then.LOOK_UP:
+                self._later(self.ledger.end_unknown(exchange.id, exchange.status))
+            case Then.SETTLE:
+                self._charge(exchange, admitted)
+        # What was charged is a part of the record.
         self.ledger.record_decision(exchange.id, exchange.tenant, exchange.why())
-        if not exchange.reached:
-            self._later(self.ledger.release(exchange.id))
-        elif not exchange.complete:
-            self._later(self.ledger.end_unknown(exchange.id, exchange.status))
-        elif exchange.refused:
-            self._later(self.ledger.release(exchange.id))
-        else:
-            self._charge(exchange, admitted)
 
     async def close(self) -> None:
         """Wait until everything that ended is settled."""
@@ -175,17 +196,6 @@ class Admission:
                 model, "replicas are starting, and have not said what they serve"
             )
         raise model_not_found(model, [one["id"] for one in visible(self.fleet.models(), caller)])
-
-    def _most(self, call: Call, path: str, wanted: Wanted, settings: ModelSettings) -> int:
-        """The most tokens of one answer: no more than the context has room for."""
-        if path in _NO_OUTPUT:
-            return 0
-        asked = call.most_tokens(path)
-        most = settings.max_output_tokens if asked is None else asked
-        context = self.fleet.context(call.model)
-        if context is None or asked is not None:
-            return min(most, context or most)
-        return min(most, max(_LEAST_ROOM, context - wanted.most_input_tokens))
 
     def _wanted(
         self,
@@ -238,14 +248,6 @@ class Admission:
 def visible(models: list[dict[str, Any]], caller: Caller) -> list[dict[str, Any]]:
     """The models that a key may use."""
     return [one for one in models if caller.models is None or one["id"] in caller.models]
-
-
-def _pays(caller: Caller, settings: ModelSettings) -> bool:
-    """Whether somebody's limit depends on how long the answer gets."""
-    limits = (caller.tenant_limits, caller.key_limits)
-    counted = any(one.output_tokens_per_minute is not None for one in limits)
-    paid = settings.price.output_usd > 0 and any(one.budget is not None for one in limits)
-    return counted or paid
 
 
 def _bounded(most: int, choices: int) -> int:

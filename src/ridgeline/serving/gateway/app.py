@@ -32,7 +32,7 @@ from ridgeline.serving.gateway.routes import make_app
 from ridgeline.serving.gateway.tenants import Tenants
 from ridgeline.serving.gateway.tracing import open_tracing
 from ridgeline.serving.gateway.upstream import Upstream
-from ridgeline.serving.http_guard import GuardedServer
+from ridgeline.serving.http_guard import GuardedServer, http_url
 from ridgeline.serving.policy.failures import RetryBudget
 from ridgeline.serving.policy.states import State
 from ridgeline.store.database import open_store
@@ -71,7 +71,7 @@ class Gateway:
         self._log.on_dropped = self._metrics.dropped
         self._said: JsonHandler | None = None
         self._tracing = open_tracing(config.tracing, worker=config.worker)
-        proxy = Proxy(
+        self._proxy = proxy = Proxy(
             config,
             self._fleet,
             self._upstream,
@@ -109,7 +109,12 @@ class Gateway:
         self._said = log_to(self._log)
         session = self._upstream.open()
         self._fleet.start(session)
-        recovery = Recovery(self._ledger, self._sources, getter(session))
+        recovery = Recovery(
+            self._ledger,
+            self._sources,
+            getter(session),
+            most_attempts=self.config.retries + 1,
+        )
         recovery.on_settled = self._metrics.recovered
         self._tasks = [
             asyncio.create_task(recovery.run(), name="recovery"),
@@ -122,8 +127,7 @@ class Gateway:
         except OSError:
             await self.close()
             raise
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        self.url = f"http://{host}:{port}"
+        self.url = http_url(self.config.host, port)
         return self.url
 
     async def drain(self, grace_s: float) -> bool:
@@ -137,6 +141,7 @@ class Gateway:
     async def close(self) -> None:
         """Let go of every connection and task. After `drain` nobody notices."""
         await self._server.stop(0)
+        await self._proxy.close()
         await self._admission.close()
         for task in self._tasks:
             task.cancel()

@@ -275,6 +275,11 @@ class Fleet:
         owners = [one.entries[model].get("owned_by") for one in ready if model in one.entries]
         return str(owners[0]) if len(owners) > 1 and len(set(owners)) == 1 else ""
 
+    def keeps_log(self, model: str) -> bool:
+        """Whether all its replicas are ours: they write down what each request used."""
+        having = [one.entries[model] for one in self._replicas.values() if model in one.entries]
+        return all(one.get("owned_by") == "ridgeline" for one in having)
+
     @property
     def may_come(self) -> bool:
         """Whether somebody starts who has not said yet what it serves."""

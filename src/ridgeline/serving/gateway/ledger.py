@@ -290,7 +290,7 @@ class Ledger:
             row = {"id": self.worker, "until_ns": until_ns, "detail": "{}"}
             connection.execute(insert(workers).values(row))
 
-    def _leave(self, connection: Connection, now_ns: int) -> None:  # noqa: ARG002
+    def _leave(self, connection: Connection, _now_ns: int) -> None:
         connection.execute(delete(workers).where(workers.c.id == self.worker))
 
     def _claim(self, connection: Connection, now_ns: int) -> list[Reservation]:

@@ -145,9 +145,8 @@ def _among(column: Column[Any], dialect: str) -> ColumnElement[bool]:
 
 def _compiled(name: str, statement: ClauseElement, dialect: str) -> str:
     kind: Any = psycopg.dialect if dialect == "postgresql" else sqlite.dialect
-    compiled = statement.compile(
-        dialect=kind(paramstyle="format" if dialect == "postgresql" else "qmark"),
-        # An entry's number is the database's business.
-        **({"column_keys": _ENTRY_COLUMNS} if name == "enter" else {}),  # type: ignore[arg-type]
-    )
-    return str(compiled)
+    paramstyle = "format" if dialect == "postgresql" else "qmark"
+    told: dict[str, Any] = {"dialect": kind(paramstyle=paramstyle)}
+    if name == "enter":
+        told["column_keys"] = _ENTRY_COLUMNS  # an entry's number is the database's business
+    return str(statement.compile(**told))

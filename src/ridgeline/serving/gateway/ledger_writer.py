@@ -110,7 +110,7 @@ class Writer:
             told = self._told(error)
             _LOG.error("the ledger cannot be written: %s", told)
             return [_Failed(told)] * len(operations)
-        except Exception as error:
+        except Exception as error:  # one operation's mistake must not be everybody's
             self._disconnect()
             if len(operations) > 1:
                 return [self._answers([operation])[0] for operation in operations]
@@ -121,7 +121,7 @@ class Writer:
         try:
             with explained(self._engine):
                 raise error
-        except Exception as told:
+        except Exception as told:  # as it was raised, or in a user's words
             return told
 
     def _commit(self, operations: Sequence[Operation]) -> list[object]:
@@ -144,7 +144,7 @@ class Writer:
         """What was committed stays so, whatever is thought of it: else it would be done twice."""
         try:
             self._on_commit(operations, took_s)
-        except Exception:
+        except Exception:  # whatever its observer does: the writer must live on
             _LOG.exception("a commit of the ledger could not be observed")
 
     def _connected(self) -> tuple[Connection, Sql]:

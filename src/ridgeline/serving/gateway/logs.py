@@ -188,7 +188,7 @@ class JsonHandler(logging.Handler):
             if record.exc_info:
                 line["exception"] = "".join(traceback.format_exception(*record.exc_info))
             self._log.write(line)
-        except Exception:
+        except Exception:  # as `logging` asks of a handler: to log must never stop the work
             self.handleError(record)
 
 

@@ -39,6 +39,17 @@ def merge(texts: Mapping[str, bytes]) -> bytes:
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
+def counted(text: bytes) -> bytes:
+    """Of a text the counters and histograms: what stays true when its process has ended."""
+    lines, stays = [], False
+    for line in text.decode(errors="replace").splitlines():
+        if line.startswith("# TYPE "):
+            stays = line.endswith((" counter", " histogram"))
+        if stays:
+            lines.append(line)
+    return ("\n".join(lines) + "\n").encode() if lines else b""
+
+
 def _add(samples: dict[str, float], line: str) -> None:
     key, _, written = line.rpartition(" ")
     try:

@@ -9,8 +9,8 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -24,7 +24,7 @@ from ridgeline.serving.gateway.ids import new_id
 from ridgeline.serving.gateway.logs import RequestLog
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
-from ridgeline.serving.gateway.record import CANCELLED, Exchange, Record
+from ridgeline.serving.gateway.record import Exchange, Record
 from ridgeline.serving.gateway.refusals import message_of
 from ridgeline.serving.gateway.relay import CutError, Relay
 from ridgeline.serving.gateway.sse import EventStream, guessed_tokens, is_error, usage_of
@@ -81,6 +81,14 @@ class Proxy:
     log: RequestLog
     tracing: Tracing
     budget: RetryBudget
+    #: Answers that only we still read.
+    _reading: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    async def close(self) -> None:
+        """Read no further."""
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """From the request to the end of its answer, whatever happens."""
@@ -97,8 +105,7 @@ class Proxy:
             exchange.failed(int(error.status), error.message)
             return with_id(_refusal(error, dialect), exchange)
         except (asyncio.CancelledError, ConnectionError):
-            if not exchange.ended_ns:
-                exchange.failed(CANCELLED, "the client left")
+            exchange.abandoned()
             raise
         finally:
             exchange.ended_ns = exchange.ended_ns or time.monotonic_ns()
@@ -130,6 +137,17 @@ class Proxy:
         exchange = asked.exchange
         endpoint = path.partition("?")[0]  # what follows is the client's own text
         admitted = await self.admission.admit(exchange, asked.caller, endpoint, body, asked.headers)
+        work = self._admitted(asked, path, admitted)
+        if not admitted.must_be_read:
+            return await work
+        reading = asyncio.create_task(work)
+        self._reading.add(reading)
+        reading.add_done_callback(self._reading.discard)
+        return await asyncio.shield(reading)
+
+    async def _admitted(self, asked: Asked, path: str, admitted: Admitted) -> web.StreamResponse:
+        """To the end of an answer that has its place, and what it used is charged."""
+        exchange = asked.exchange
         try:
             return await self._attempts(
                 asked,
@@ -144,8 +162,7 @@ class Proxy:
             exchange.failed(int(error.status), error.message)
             raise
         except (asyncio.CancelledError, ConnectionError):
-            if not exchange.ended_ns:
-                exchange.failed(CANCELLED, "the client left")
+            exchange.abandoned()
             raise
         finally:
             self.admission.ended(exchange, admitted)

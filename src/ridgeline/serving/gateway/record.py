@@ -25,14 +25,14 @@ CANCELLED = 499  # nginx's number for a client that left before its answer was c
 class Exchange:
     """One request and its answer, as it goes.
 
-    `model` is empty until a replica was found for it, so that names which clients make up never
-    become labels; so is `tenant` until its key was believed. `contents` counts events with text;
-    `usage` is the replica's own count. `reached` says that some replica may have taken it,
-    `complete` that an answer came to its end, `refused` that it was a replica's no: whether the
-    client stayed to its end changes neither. `ended_ns` is 0 until the answer's end was sent, and
-    so are the other times until what they name has happened. `reasons` has what each policy
-    decided, by its name; `warm_tokens` of the prompt were believed to be in the chosen replica's
-    cache.
+    `left` says that the client did not stay. `model` is empty until a replica was found for it, so
+    that names which clients make up never become labels; so is `tenant` until its key was believed.
+    `contents` counts events with text; `usage` is the replica's own count. `reached` says that some
+    replica may have taken it, `complete` that an answer came to its end, `refused` that it was a
+    replica's no: whether the client stayed to its end changes neither. `ended_ns` is 0 until the
+    answer's end was sent, and so are the other times until what they name has happened. `reasons`
+    has what each policy decided, by its name; `warm_tokens` of the prompt were believed to be in
+    the chosen replica's cache.
     """
 
     id: str
@@ -52,6 +52,7 @@ class Exchange:
     reached: bool = False
     complete: bool = False
     refused: bool = False
+    left: bool = False
     decisions: list[bytes] = field(default_factory=list)
     asked: bytes = b""
     told: bytearray | None = None
@@ -117,8 +118,15 @@ class Exchange:
         return told[:-1] + b',"decisions":[' + b",".join(self.decisions) + b"]}"
 
     def answered(self, status: int) -> None:
-        """An answer has begun; what earlier attempts met is past."""
-        self.status, self.error = status, ""
+        """An answer has begun; what earlier attempts met is past, but for a client that left."""
+        if not self.left:
+            self.status, self.error = status, ""
+
+    def abandoned(self) -> None:
+        """The client left before its answer was complete."""
+        if not self.ended_ns:
+            self.left = True
+            self.failed(CANCELLED, "the client left")
 
     def failed(self, status: int, error: str) -> None:
         """What went wrong, for the record; of several the last counts."""

@@ -30,8 +30,6 @@ from ridgeline.serving.usage_log import Usage
 _LOG = logging.getLogger(__name__)
 _MOST_AT_ONCE = 32
 _ANSWER_S = 5.0
-#: Attempts that a request may have had since what was noted last (`retries` and the first).
-MOST_ATTEMPTS = 3
 
 
 class Source(NamedTuple):
@@ -49,7 +47,10 @@ Get = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
 
 
 class Recovery:
-    """Rounds of asking, until every request that ended is settled."""
+    """Rounds of asking, until every request that ended is settled.
+
+    A request may have had `most_attempts`, some of them since what was noted last.
+    """
 
     def __init__(
         self,
@@ -57,12 +58,14 @@ class Recovery:
         sources_of: SourcesOf,
         get: Get,
         *,
+        most_attempts: int = 3,
         every_s: float = 1.0,
         patience: Patience | None = None,
     ) -> None:
         self._ledger = ledger
         self._sources_of = sources_of
         self._get = get
+        self._most_attempts = most_attempts
         self._every_s = every_s
         self._patience = patience or Patience()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -117,7 +120,8 @@ class Recovery:
             for attempt in noted
         ]
         names = [
-            f"{row.request_id}~{number}" for number in range(len(noted) + 1, MOST_ATTEMPTS + 1)
+            f"{row.request_id}~{number}"
+            for number in range(len(noted) + 1, self._most_attempts + 1)
         ]
         if not noted:
             names[0] = row.request_id

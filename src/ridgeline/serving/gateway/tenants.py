@@ -39,7 +39,7 @@ from ridgeline.store.tables import api_keys, audit, tenants
 
 #: Whom the audit log names for what platform.yaml says.
 PLATFORM = "platform.yaml"
-SECRET_PREFIX = "rl-"  # noqa: S105 - the prefix of all keys is no secret
+KEY_PREFIX = "rl-"
 _ALPHABET = string.ascii_letters + string.digits
 _CHARACTERS = 43  # of 62 kinds: 256 bits
 #: What a text may hold that is stored and shown: no control characters.
@@ -258,14 +258,14 @@ class Tenants:
 
 def new_secret() -> str:
     """A key that nobody can guess: `rl-` and 256 bits as letters and digits."""
-    return SECRET_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_CHARACTERS))
+    return KEY_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(_CHARACTERS))
 
 
 def is_secret(text: str) -> bool:
     """Whether a text has the form of a key that was made here."""
-    body = text.removeprefix(SECRET_PREFIX)
+    body = text.removeprefix(KEY_PREFIX)
     return (
-        len(text) == len(SECRET_PREFIX) + _CHARACTERS
+        len(text) == len(KEY_PREFIX) + _CHARACTERS
         and len(body) == _CHARACTERS
         and body.isascii()
         and body.isalnum()

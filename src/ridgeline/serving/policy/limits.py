@@ -52,6 +52,11 @@ class Limits:
     concurrent: int | None = None
     budget: Budget | None = None
 
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it matters how many tokens a request has."""
+        return self.input_tokens_per_minute is not None or self.output_tokens_per_minute is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Use:

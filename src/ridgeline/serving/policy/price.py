@@ -17,6 +17,11 @@ class Price:
     cached_input_usd: Decimal
     output_usd: Decimal
 
+    @property
+    def is_something(self) -> bool:
+        """Whether anything costs anything."""
+        return any((self.input_usd, self.cached_input_usd, self.output_usd))
+
 
 def charge(price: Price, input_tokens: int, cached_tokens: int, output_tokens: int) -> Decimal:
     """The cost, rounded once, to the nano-dollar, half to even.

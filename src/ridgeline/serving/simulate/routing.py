@@ -44,7 +44,7 @@ class Setup:
     def saturation(self) -> Saturation:
         """Tau from the step-time model: the prefill rate of one full step, times the wait."""
         chunk = float(self.max_batched_tokens)
-        rate = chunk / float(self.machine.steps.step_s(prompt_tokens=chunk, attended_tokens=0.0))
+        rate = chunk / float(self.machine.steps.step_s(None, None, chunk, 0.0))
         return saturation(rate, self.wait_s, "step-time model")
 
 
@@ -214,25 +214,8 @@ class _World:
             if one.first_s is None:  # not of one that was preempted and finds its own blocks
                 one.cached = min(admitted.cached_tokens, one.turn.prompt_tokens)
         if step.chunks:
-            self._at(self._now_s + self._step_s(step), _STEP, lambda: self._commit(server, step))
-
-    def _step_s(self, step: Step) -> float:
-        decodes = cached = prompts = attended = 0
-        for chunk in step.chunks:
-            if chunk.count == 1 and chunk.samples:
-                decodes += 1
-                cached += chunk.start
-            else:
-                prompts += chunk.count
-                attended += chunk.count * (chunk.start + chunk.count // 2)
-        return float(
-            self._setup.machine.steps.step_s(
-                decodes or None,
-                cached if decodes else None,
-                prompts or None,
-                attended / prompts if prompts else None,
-            )
-        )
+            ends_s = self._now_s + self._setup.machine.step_s(step)
+            self._at(ends_s, _STEP, lambda: self._commit(server, step))
 
     def _commit(self, server: _Server, step: Step) -> None:
         server.batcher.commit(step)

@@ -181,21 +181,7 @@ class _World:
         if not step.chunks:
             return
         self._step = step
-        decodes = prompts = cached = 0
-        attended = 0.0
-        for chunk in step.chunks:
-            if chunk.count == 1:
-                decodes += 1
-                cached += chunk.start
-            else:
-                prompts += chunk.count
-                attended += chunk.count * (chunk.start + chunk.count / 2)
-        took_s = self._setup.machine.steps.step_s(
-            float(decodes) if decodes else None,
-            float(cached) if decodes else None,
-            float(prompts) if prompts else None,
-            attended / prompts if prompts else None,
-        )
+        took_s = self._setup.machine.step_s(step)
         heapq.heappush(self._events, (self._now_ns + ceil(took_s * NS), _STEP, 0))
 
     def _end_step(self) -> None:
