@@ -103,7 +103,7 @@ def _yaml(text: str, name: str) -> object:
 def _complaint(error: Any, name: str) -> SpecError:
     """One of pydantic's errors in the house's form."""
     # A discriminated union puts its tag into the location; a reader of the file never wrote it.
-    steps = [step for step in error["loc"] if step not in ("ridgeline", "url")]
+    steps = [step for step in error["loc"] if step not in ("ridgeline", "fake", "url")]
     where = f"{name}, {_dotted(steps)}" if steps else name
     if error["type"] == "extra_forbidden":
         return SpecError("unknown key", where=where, remedy=_nearest(str(steps[-1]), steps[:-1]))

@@ -9,7 +9,8 @@ from aiohttp import web
 from ridgeline.errors import ModelError, SpecError
 from ridgeline.launch.local import cores
 from ridgeline.launch.running import read
-from ridgeline.platform.live import LivePlatform, launches
+from ridgeline.platform.launches import launch_of
+from ridgeline.platform.live import LivePlatform
 from ridgeline.spec import parse
 
 
@@ -44,7 +45,9 @@ def test_threads_are_shared_among_the_replicas(tmp_path):
     weights = tmp_path / "m.gguf"
     weights.touch()
     text = f"models: [{{name: a, model: '{weights}', replicas: {{min: 2}}}}]"
-    first, second = launches(parse(text, name="p"), tmp_path)
+    platform = parse(text, name="p")
+    launch = launch_of(platform, platform.models[0], tmp_path)
+    first, second = launch(0), launch(1)
     assert (first.name, second.name) == ("a-0", "a-1")
     argv = first.argv
     assert argv[argv.index("--threads") + 1] == str(max(1, cores() // 2))
@@ -57,7 +60,8 @@ def test_a_models_name_does_not_lead_out_of_the_log_folder(tmp_path):
     weights = tmp_path / "m.gguf"
     weights.touch()
     text = f"models: [{{name: ../../org/m, model: '{weights}'}}]"
-    [launch] = launches(parse(text, name="p"), tmp_path / "logs")
+    platform = parse(text, name="p")
+    launch = launch_of(platform, platform.models[0], tmp_path / "logs")(0)
     assert launch.log == tmp_path / "logs" / "_.._org_m-0.log"
 
 

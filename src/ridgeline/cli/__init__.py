@@ -19,6 +19,7 @@ VERBS = {
     "check": ("check", "Recompute what is claimed, and say what holds."),
     "up": ("up", "Serve models behind an OpenAI-compatible gateway."),
     "status": ("status", "Show what runs on this machine."),
+    "rollout": ("rollout", "Move a model to another version, or back."),
     "why": ("why", "Say why a request went where it went, and where its time was spent."),
     "tenants": ("tenants", "List and change who may ask, with limits and budgets."),
     "keys": ("keys", "Make, list and revoke API keys."),

@@ -176,7 +176,9 @@ class Screen:
         """A replica's stage while it starts; when it is ready, how long each took."""
         if event["event"] == "ready":
             spent = "  ".join(f"{name} {s:.1f} s" for name, s in event["stages_s"].items())
-            about = f"{event['dtype']}, {event['threads']} threads, {event['kernels']}"
+            about = "makes words up"
+            if "dtype" in event:
+                about = f"{event['dtype']}, {event['threads']} threads, {event['kernels']}"
             self._say(f"  [green]ready[/]  {escape(replica)}   {about}   {spent}")
         elif self._status is not None:
             self._status.update(f"{replica}: {event.get('stage', event['event'])} ...")

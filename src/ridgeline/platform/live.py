@@ -6,7 +6,6 @@
 import asyncio
 import errno
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,19 +13,21 @@ from typing import Any, Protocol
 from aiohttp.web import Application
 from sqlalchemy import Engine
 
-from ridgeline.catalog.packaged import find_model
 from ridgeline.errors import SpecError
 from ridgeline.launch import running
-from ridgeline.launch.local import cores
 from ridgeline.paths import state_home
-from ridgeline.serving.control.replicas import Launch, ManagedReplica
+from ridgeline.platform.managed import ManagedModel
+from ridgeline.serving.control.autoscaler import Autoscaler
+from ridgeline.serving.control.rollout_log import RolloutLog
+from ridgeline.serving.control.rollouts import Rollouts
+from ridgeline.serving.control.scale_log import Lease, ScaleLog, keep
 from ridgeline.serving.control.workers import Workers
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 from ridgeline.serving.gateway.place import database_url
 from ridgeline.serving.gateway.tenants import Tenants
 from ridgeline.serving.policy.price import Price
-from ridgeline.serving.spec import ModelSpec, RidgelineEngine, UrlEngine
+from ridgeline.serving.spec import ModelSpec, UrlEngine
 from ridgeline.spec import Platform
 from ridgeline.store.database import open_store
 
@@ -93,13 +94,18 @@ class LivePlatform:
             if self._config.workers == 1
             else Workers(self._config, self._logs)
         )
-        self._replicas = [ManagedReplica(launch, self) for launch in launches(platform, self._logs)]
-        self._awaited = len(self._replicas)
-        self._model_of = {
-            f"{model.name}-{number}": model
+        self._failure: asyncio.Future[None] | None = None
+        self._models = {
+            model.name: ManagedModel(
+                platform, model, self._logs, self, lambda: self.gateway, self._failed
+            )
             for model in platform.models
-            for number in range(model.replicas.min)
+            if not isinstance(model.engine, UrlEngine)
         }
+        self._awaited = sum(one.model.replicas.min for one in self._models.values())
+        #: By model, once the platform runs.
+        self.scalers: dict[str, Autoscaler] = {}
+        self._lease: Lease | None = None
 
     def mount(self, mount: Callable[[Application, Status, Engine], None]) -> None:
         """Pages for the gateway's app, before `run`; workers mount their own."""
@@ -119,22 +125,29 @@ class LivePlatform:
         url = await self._open()
         names = tuple(model.name for model in self._platform.models)
         note = None
-        tasks: list[asyncio.Task[None]] = []
+        self._failure = asyncio.get_running_loop().create_future()
+        models = list(self._models.values())
+        scalers: list[asyncio.Task[None]] = []
         try:
             note = running.write(self._platform.name, url, names, self._logs)
             self._watcher.started(url, self._platform.models)
             await self._add_external()
-            tasks = [asyncio.create_task(replica.run()) for replica in self._replicas]
-            if not tasks:
+            for model in models:
+                await model.start()
+            if not self._awaited:
                 self._watcher.ready(url)
-            await _first(tasks, stop)
+            scalers = self._scale()
+            await _first([self._failure, *scalers], stop)
             self._watcher.draining()
+            await _end(scalers)
             await self._drain()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _end(scalers)
+            for model in models:
+                await model.close()
             await self.gateway.close()
+            if self._lease is not None:
+                self._lease.store.dispose()
             if note is not None:
                 note.file.unlink(missing_ok=True)
 
@@ -142,7 +155,7 @@ class LivePlatform:
         """Let answers finish. Those that do not in time are told so, never just cut."""
         quiet = await self.gateway.drain(DRAIN_S)
         await asyncio.gather(
-            *(replica.stop(PARTING_S, at_once=not quiet) for replica in self._replicas)
+            *(one.stop(PARTING_S, at_once=not quiet) for one in self._models.values())
         )
         if not quiet:
             await self.gateway.hang_up()
@@ -178,11 +191,32 @@ class LivePlatform:
         for (name, url), is_ready in zip(added, ready, strict=True):
             self._watcher.joined(name, url, is_ready)
 
-    # What replicas tell us (serving.control.replicas.Listener).
+    def _scale(self) -> list[asyncio.Task[None]]:
+        """The loops that keep as many replicas as are wanted, while this platform is ours alone."""
+        if not self._models:
+            return []
+        self._lease = lease = Lease(
+            open_store(self._config.database), "scaling", f"{os.getpid()}@{os.uname().nodename}"
+        )
+        log = ScaleLog(lease.store)
 
-    async def listens(self, replica: str, url: str) -> None:
-        """It joins the gateway, which sends it requests once it is ready."""
-        self.gateway.add_replica(ReplicaAddress(replica, url, self._model_of[replica].name, None))
+        def may_act() -> bool:
+            return lease.held
+
+        self.scalers = {
+            name: Autoscaler(one.scaling, one, self.gateway.look, log, may_act)
+            for name, one in self._models.items()
+        }
+        rollouts = Rollouts(RolloutLog(lease.store), self._models, self.gateway, may_act)
+        loops = [keep(lease), rollouts.run(), *(one.run() for one in self.scalers.values())]
+        return [asyncio.create_task(loop) for loop in loops]
+
+    def _failed(self, error: Exception) -> None:
+        """A model cannot be started: the platform ends with that."""
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    # What replicas tell us (platform.managed.Heard).
 
     async def said(self, replica: str, event: Mapping[str, Any]) -> None:
         """Its stages are drawn; the last one to be ready opens the door."""
@@ -196,63 +230,8 @@ class LivePlatform:
                 self._watcher.ready(self.gateway.url)
 
     async def died(self, replica: str, reason: str) -> None:
-        """It leaves the gateway until it listens again."""
-        await self.gateway.remove_replica(replica)
+        """It will be started again."""
         self._watcher.died(replica, reason)
-
-
-def launches(platform: Platform, logs: Path) -> list[Launch]:
-    """How each replica of our own engine is started; ModelError when its weights are not here."""
-    ours = [m for m in platform.models if isinstance(m.engine, RidgelineEngine)]
-    count = sum(model.replicas.min for model in ours)
-    return [
-        Launch(
-            f"{model.name}-{number}",
-            [
-                *_arguments(model, max(1, cores() // count)),
-                "--usage-log",
-                str(
-                    state_home()
-                    / platform.name
-                    / "usage"
-                    / f"{_in_one_folder(model.name)}-{number}"
-                ),
-            ],
-            logs / f"{_in_one_folder(model.name)}-{number}.log",
-            {},
-        )
-        for model in ours
-        for number in range(model.replicas.min)
-    ]
-
-
-def _in_one_folder(name: str) -> str:
-    """A model's name as a file's: `org/model` and worse must not lead elsewhere."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")
-
-
-def _arguments(model: ModelSpec, threads: int) -> list[str]:
-    """What `ridgeline serve` is told about this model."""
-    engine = model.engine
-    assert isinstance(engine, RidgelineEngine)
-    assert model.model is not None
-    options = {
-        "--name": model.name,
-        "--host": "127.0.0.1",
-        "--port": 0,
-        "--dtype": engine.dtype,
-        "--kv-cache-dtype": engine.kv_cache_dtype,
-        "--threads": engine.threads or threads,
-        "--max-model-len": engine.max_model_len,
-        "--max-seqs": engine.max_seqs,
-        "--max-batched-tokens": engine.max_batched_tokens,
-        "--kv-cache": engine.kv_cache,
-        "--speculation": engine.speculation,
-        "--draft-tokens": engine.draft_tokens,
-    }
-    told = [str(part) for option in options.items() for part in option]
-    caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"
-    return [str(find_model(model.model)), *told, caching]
 
 
 def _gateway_config(platform: Platform, logs: Path) -> GatewayConfig:
@@ -277,7 +256,7 @@ def _settings(model: ModelSpec) -> ModelSettings:
     """What the gateway has to know of a model."""
     price, replicas, engine = model.price, model.replicas, model.engine
     cached = price.input if price.cached_input is None else price.cached_input
-    own = engine.max_seqs if isinstance(engine, RidgelineEngine) else _SLOTS
+    own = engine.max_seqs if not isinstance(engine, UrlEngine) else _SLOTS
     return ModelSettings(
         rule=model.routing.policy,
         wait_s=model.routing.wait,
@@ -303,16 +282,19 @@ def _from_environment(variable: str | None, where: str, field: str = "api_key_en
     return value
 
 
-async def _first(tasks: list[asyncio.Task[None]], stop: asyncio.Event) -> None:
-    """Until told to stop; a replica that fails for good ends the platform with its error."""
+async def _first(failures: list[asyncio.Future[None]], stop: asyncio.Event) -> None:
+    """Until told to stop; what fails for good ends the platform with its error."""
     waiting = asyncio.create_task(stop.wait())
     try:
-        while not waiting.done():
-            done, _ = await asyncio.wait(
-                [waiting, *(task for task in tasks if not task.done())],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            for task in done:
-                task.result()
+        ends: list[asyncio.Future[Any]] = [waiting, *failures]
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for one in done - {waiting}:
+            one.result()
     finally:
         waiting.cancel()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

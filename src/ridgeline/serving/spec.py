@@ -9,13 +9,20 @@ from decimal import Decimal
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
+from ridgeline.serving.schedule import check_cron, check_timezone
 from ridgeline.serving.spec_part import Part
 from ridgeline.serving.tenant_spec import Count, PriceSpec, Usd
 from ridgeline.units import parse_bytes, parse_seconds
 
-Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0)]
+#: As JSON it is written as it is read: with its unit.
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_seconds),
+    PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
+    Field(ge=0),
+]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
 
 
@@ -72,16 +79,91 @@ def check_address(url: str) -> None:
         raise ValueError(f"{url!r} is not an http:// or https:// address")
 
 
+class FakeEngine(Part):
+    """Fake replicas, started and watched on this machine: made-up words in a real model's time."""
+
+    kind: Literal["fake"]
+    accelerator: str | None = Field(
+        None, description="times of `model` (a catalog id) on this catalog id; else plain numbers"
+    )
+    step: Seconds = Field(0.01, description="a decode step")
+    step_per_seq: Seconds = Field(0.0, description="more for each sequence in it")
+    prefill_tokens_per_s: float = Field(20_000.0, gt=0, description="prompts")
+    kv_tokens: int = Field(400_000, ge=1, description="tokens that the cache holds")
+    max_seqs: int = Field(64, ge=1, description="sequences that run at once in a replica")
+    starting: Seconds = Field(0.0, description="from the start of the process until it listens")
+    loading: Seconds = Field(0.0, description="from then until it is ready")
+    faults: list[str] = Field(default_factory=list, description="see docs/guide/fake-replica.md")
+
+
+class Up(Part):
+    """How fast replicas are added."""
+
+    by: int = Field(2, ge=1, description="replicas at most in that time")
+    every: Seconds = Field(60.0, gt=0, description="the time")
+
+
+class Down(Part):
+    """When replicas are taken away."""
+
+    stabilise: Seconds = Field(300.0, description="only as many as were too many for so long")
+
+
+class Cron(Part):
+    """A number of replicas from certain times on."""
+
+    at: str = Field(description="cron expression, e.g. 0 8 * * 1-5")
+    min: int = Field(ge=0, description="at least so many from then on, to the next entry's time")
+
+
+class Scale(Part):
+    """How the number of replicas follows the demand."""
+
+    target_per_replica: float | Literal["auto"] = Field(
+        "auto", description="requests at once that one serves well; auto: 80 % of its slots"
+    )
+    up: Up = Field(default_factory=Up)
+    down: Down = Field(default_factory=Down)
+    zero_after: Seconds = Field(300.0, description="min 0: quiet time before the last one stops")
+    spare: int = Field(0, ge=0, description="replicas beyond what the demand needs, while any")
+    cron: list[Cron] = Field(default_factory=list, description="floors by the time of day")
+    timezone: str = Field("UTC", description="of cron, as Europe/Berlin")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        check_timezone(self.timezone)
+        for one in self.cron:
+            check_cron(one.at)
+        if self.target_per_replica != "auto" and self.target_per_replica <= 0:
+            raise ValueError("target_per_replica is more than 0, or auto")
+        return self
+
+
 class Replicas(Part):
     """How many replicas of a model there are."""
 
-    min: int = Field(1, ge=1, description="replicas that are always there")
+    min: int = Field(1, ge=0, description="replicas that are always there; 0: none while none asks")
+    max: int | None = Field(None, ge=1, description="the most; `min` where it is not set")
+    scale: Scale = Field(default_factory=Scale)
     slots: int | None = Field(
         None, ge=1, description="requests at once in one; max_seqs of our engine, else 256"
     )
     usd_per_hour: Usd = Field(
         Decimal(0), description="what one costs, for `ridgeline cost`, e.g. 2.30"
     )
+
+    @model_validator(mode="after")
+    def _has_bounds(self) -> Self:
+        if self.max is None and self.min == 0:
+            raise ValueError("min 0 needs a max, how many there are when somebody asks")
+        if self.max is not None and self.max < self.min:
+            raise ValueError(f"max {self.max} is less than min {self.min}")
+        return self
+
+    @property
+    def most(self) -> int:
+        """How many there are at most."""
+        return self.min if self.max is None else self.max
 
 
 class Routing(Part):
@@ -105,8 +187,8 @@ class ModelSpec(Part):
     model: str | None = Field(
         None, description="a packaged model's name, a GGUF file or a Hugging Face folder"
     )
-    engine: Annotated[RidgelineEngine | UrlEngine, Field(discriminator="kind")] = Field(
-        default_factory=RidgelineEngine, description="what runs it"
+    engine: Annotated[RidgelineEngine | FakeEngine | UrlEngine, Field(discriminator="kind")] = (
+        Field(default_factory=RidgelineEngine, description="what runs it")
     )
     replicas: Replicas = Field(default_factory=Replicas)
     routing: Routing = Field(default_factory=Routing)
@@ -127,6 +209,11 @@ class ModelSpec(Part):
     def _has_a_source(self) -> Self:
         if isinstance(self.engine, RidgelineEngine) and self.model is None:
             raise ValueError("an engine of kind ridgeline needs `model`, the weights to load")
+        if isinstance(self.engine, UrlEngine) and self.replicas.max is not None:
+            raise ValueError("servers that run already are not scaled: leave replicas.max out")
+        engine = self.engine
+        if isinstance(engine, FakeEngine) and bool(self.model) != bool(engine.accelerator):
+            raise ValueError("an engine of kind fake has both model and accelerator, or neither")
         return self
 
 

@@ -2,10 +2,10 @@
 
 from decimal import Decimal
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ridgeline.serving.schedule import check_timezone
 from ridgeline.serving.spec_part import Part
 from ridgeline.units import parse_count
 
@@ -27,12 +27,7 @@ class BudgetSpec(Part):
 
     @model_validator(mode="after")
     def _zone_exists(self) -> Self:
-        try:
-            ZoneInfo(self.timezone)
-        except (KeyError, ValueError, OSError) as error:
-            raise ValueError(
-                f"{self.timezone!r} is no time zone: name one of the IANA database, e.g. UTC"
-            ) from error
+        check_timezone(self.timezone)
         return self
 
 

@@ -165,3 +165,58 @@ replica_minutes = Table(
     Column("loading_ns", BigInteger, nullable=False),
     Column("draining_ns", BigInteger, nullable=False),
 )
+
+#: Who acts as the controller of what; who does not renew its lease loses it.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(120), primary_key=True),
+    Column("holder", String(120), nullable=False),
+    Column("until_ns", BigInteger, nullable=False),
+)
+
+#: How many replicas a model got and why; old rows are deleted. An unknown demand is null.
+scale_decisions = Table(
+    "scale_decisions",
+    metadata,
+    Column("id", _Number, primary_key=True, autoincrement=True),
+    Column("model", String(200), nullable=False),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("before", Integer, nullable=False),
+    Column("replicas", Integer, nullable=False),
+    Column("demand", BigInteger),
+    Column("queued", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "at_ns"),
+)
+
+#: Rollouts of a model from one version to the next, one at a time for a model. Versions, `plan`
+#: and `evidence` are JSON; `wish` is what an operator asks for and is not done yet.
+rollouts = Table(
+    "rollouts",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("model", String(200), nullable=False),
+    Column("old", Text, nullable=False),
+    Column("new", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("since_ns", BigInteger, nullable=False),
+    Column("began_ns", BigInteger, nullable=False),
+    Column("wish", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("evidence", Text, nullable=False),
+    Index(None, "model", "began_ns"),
+)
+
+#: The version that a rollout has left each model with. It counts for as long as the spec says
+#: what it said then (`spec_version`): who changes the spec later means it.
+live_versions = Table(
+    "live_versions",
+    metadata,
+    Column("model", String(200), primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("spec_version", Text, nullable=False),
+    Column("since_ns", BigInteger, nullable=False),
+)

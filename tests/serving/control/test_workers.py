@@ -105,7 +105,7 @@ async def test_a_worker_that_hangs_hides_no_other_and_stops_no_look(workers, mon
     os.kill(group.pids[0], signal.SIGSTOP)
     try:
         async with asyncio.timeout(5):
-            assert (await group.status())["workers"] == 1
+            assert (await group.look())["workers"] == 1
             after = await group.handlers()["metrics"]({})
             hung, other = (one.config.worker for one in group._workers)
             assert after[hung] == before[hung]  # what it said last: no counter falls

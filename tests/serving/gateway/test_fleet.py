@@ -1,6 +1,7 @@
 """Who is there and how busy: exact whatever comes, leaves and comes back while requests run."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from ridgeline.serving.gateway.fleet import Fleet, Wanted
 from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
 from ridgeline.serving.openai import ApiError
 from ridgeline.serving.policy.health import Sign
+from ridgeline.serving.policy.split import Split
 
 WANTED = Wanted("m", PromptBlocks((), 0), 10)
 
@@ -72,15 +74,15 @@ async def test_removal_waits_for_what_runs() -> None:
 
 
 async def test_who_waits_for_a_replica_is_woken_by_it_or_told_503() -> None:
-    fleet = fleet_of("a")
+    fleet = fleet_of("a", hold_s=0.05)
     fleet.saw(fleet.replicas[0], Sign.NOT_READY)
-    waiting = [asyncio.create_task(fleet.until_served("m", 60)) for _ in range(3)]
+    waiting = [asyncio.create_task(fleet.until_served("m")) for _ in range(3)]
     await asyncio.sleep(0)
     fleet.saw(fleet.replicas[0], Sign.FIRST_TOKEN)
     await asyncio.gather(*waiting)
     fleet.saw(fleet.replicas[0], Sign.NOT_READY)
     with pytest.raises(ApiError) as error:
-        await fleet.until_served("m", 0)
+        await fleet.until_served("m")
     assert error.value.status == 503
 
 
@@ -98,3 +100,70 @@ async def test_replicas_that_left_are_remembered_up_to_a_number() -> None:
         fleet.add(address(f"r{number}"))
         await fleet.remove(f"r{number}", 0)
     assert [one.id for one in fleet.addresses("m")] == [f"r{n}" for n in range(36, 100)]
+
+
+# Models that start when they are asked for, and models of two versions.
+
+
+async def test_requests_for_a_model_that_sleeps_are_held_and_seen() -> None:
+    fleet = fleet_of()
+    assert not fleet.knows("m")
+    fleet.expect("m", 30.0)
+    assert fleet.knows("m")
+    assert [one["id"] for one in fleet.models()] == ["m"]
+    waiting = [asyncio.create_task(fleet.until_served("m")) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert fleet.held == {"m": 3}
+    fleet.add(address("a"))
+    fleet.saw(fleet.replicas[0], Sign.FIRST_TOKEN)
+    await asyncio.gather(*waiting)
+    assert fleet.held == {}
+    assert len(fleet.models()) == 1
+    fleet.expect("m", None)
+    await fleet.remove("a", 0)
+    assert not fleet.knows("m")
+
+
+async def test_who_cannot_be_held_hears_how_long_a_start_takes() -> None:
+    fleet = fleet_of(most_held=1, hold_s=0.01)
+    fleet.expect("m", 40.2)
+    held = asyncio.create_task(fleet.until_served("m"))
+    await asyncio.sleep(0)
+    with pytest.raises(ApiError) as error:
+        await fleet.until_served("m")
+    assert (error.value.status, error.value.headers["Retry-After"]) == (503, "41")
+    held.cancel()
+    await asyncio.gather(held, return_exceptions=True)
+    assert fleet.held == {}  # a client that leaves is held no longer
+    fleet.expect("m", 0.001)
+    with pytest.raises(ApiError, match="became ready"):
+        await fleet.until_served("m")
+
+
+async def test_callers_keep_their_version_and_get_the_other_rather_than_none() -> None:
+    fleet = fleet_of()
+    for name, version in (("a", "v1"), ("b", "v2")):
+        fleet.add(replace(address(name), version=version))
+    old, new = fleet.replicas
+    for replica in (old, new):
+        fleet.saw(replica, Sign.FIRST_TOKEN)
+    fleet.set_split("m", Split("r", "v1", "v2", 0.3))
+    chosen: dict[str, set[str]] = {}
+    for number in range(300):
+        caller = f"caller {number % 100}"
+        dispatch = fleet.choose(replace(WANTED, caller=caller), frozenset())
+        assert dispatch is not None
+        chosen.setdefault(caller, set()).add(dispatch.replica.address.version)
+        dispatch.close()
+    assert all(len(versions) == 1 for versions in chosen.values())
+    assert 15 <= sum(versions == {"v2"} for versions in chosen.values()) <= 45
+    fleet.set_split("m", Split("r", "v1", "v2", 0.0))  # back: one change, and all are there
+    for number in range(100):
+        dispatch = fleet.choose(replace(WANTED, caller=f"caller {number}"), frozenset())
+        assert dispatch is not None
+        assert dispatch.replica is old
+        dispatch.close()
+    fleet.saw(old, Sign.NOT_READY)
+    dispatch = fleet.choose(WANTED, frozenset())
+    assert dispatch is not None
+    assert dispatch.replica is new

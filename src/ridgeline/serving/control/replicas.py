@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,7 +25,10 @@ class Listener(Protocol):
         """It has an address; it may not be ready yet."""
 
     async def said(self, replica: str, event: Mapping[str, Any]) -> None:
-        """It is at a stage of its start, or is ready (`event["event"]`)."""
+        """It is at a stage of its start, or is ready (`event["event"]`).
+
+        Of one that is ready, `start_s` says how long all of its start took.
+        """
 
     async def died(self, replica: str, reason: str) -> None:
         """It is gone; it will be started again."""
@@ -32,7 +36,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one replica is started. `name` is unique on this platform."""
+    """How one replica is started: `ridgeline` with these arguments. `name` is the only one so."""
 
     name: str
     arguments: Sequence[str]
@@ -41,8 +45,8 @@ class Launch:
 
     @property
     def argv(self) -> list[str]:
-        """`ridgeline serve …` by this very Python, so that it is the same installation."""
-        return [sys.executable, "-m", "ridgeline", "serve", *self.arguments, "--supervised"]
+        """`ridgeline …` by this very Python, so that it is the same installation."""
+        return [sys.executable, "-m", "ridgeline", *self.arguments, "--supervised"]
 
 
 class ManagedReplica:
@@ -52,8 +56,14 @@ class ManagedReplica:
         self._launch = launch
         self._listener = listener
         self._child: Child | None = None
-        self._stopping = False
+        self._stopped = asyncio.Event()
         self._was_ready = False
+        self._began_s = 0.0
+
+    @property
+    def name(self) -> str:
+        """Its name on this platform."""
+        return self._launch.name
 
     async def run(self) -> None:
         """Until stopped: start it, follow it, and start it again when it dies.
@@ -61,21 +71,22 @@ class ManagedReplica:
         Raises the error that a first start ended with: it would end so again.
         """
         deaths = 0
-        while True:
-            began = time.monotonic()
+        while not self._stopped.is_set():
+            self._began_s = time.monotonic()
             status = await self._live()
-            if self._stopping:
+            if self._stopped.is_set():
                 return
             if not self._was_ready:
                 raise self._stillborn(status)
-            decision = restart(deaths, time.monotonic() - began)
+            decision = restart(deaths, time.monotonic() - self._began_s)
             deaths = decision.deaths
             await self._listener.died(self._launch.name, f"exit status {status}; {decision.reason}")
-            await asyncio.sleep(decision.delay_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), decision.delay_s)
 
     async def stop(self, grace_s: float, *, at_once: bool = False) -> None:
         """Drain and end it for good; with `at_once` running answers end with an error."""
-        self._stopping = True
+        self._stopped.set()
         if self._child is not None:
             await self._child.stop(grace_s, at_once=at_once)
 
@@ -84,6 +95,8 @@ class ManagedReplica:
         self._child = child = await Child.start(
             self._launch.argv, env=self._launch.env, log=self._launch.log
         )
+        if self._stopped.is_set():  # told so while it was being started
+            return await child.kill()
         try:
             async for event in child.events():
                 await self._hear(event)
@@ -101,7 +114,8 @@ class ManagedReplica:
                 raise ModelError(event["problem"], where=event["where"], remedy=event["remedy"])
             case "ready":
                 self._was_ready = True
-                await self._listener.said(self._launch.name, event)
+                start_s = time.monotonic() - self._began_s
+                await self._listener.said(self._launch.name, {**event, "start_s": start_s})
             case _:
                 await self._listener.said(self._launch.name, event)
 

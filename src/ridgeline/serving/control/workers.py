@@ -26,6 +26,7 @@ from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.merged import merged_status
 from ridgeline.serving.http_guard import http_url
 from ridgeline.serving.policy.restart import restart
+from ridgeline.serving.policy.split import Split
 
 #: What starts a worker.
 COMMAND = (sys.executable, "-m", "ridgeline", "gateway-worker")
@@ -109,6 +110,8 @@ class Worker:
         try:
             async with asyncio.timeout(START_S):
                 await calls.ask("start", config=msgspec.to_builtins(self.config, str_keys=True))
+                for call, values in self._group.orders:
+                    await calls.ask(call, **values)
                 for address in self._group.addresses:
                     if address in self._group.addresses:  # still: one may have left meanwhile
                         await calls.ask("add", address=msgspec.to_builtins(address))
@@ -133,6 +136,8 @@ class Workers:
         self.url = ""
         self._logs = logs
         self._addresses: dict[str, ReplicaAddress] = {}
+        self._starts_s: dict[str, float] = {}
+        self._splits: dict[str, Any] = {}
         self._workers: list[Worker] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._held: socket.socket | None = None
@@ -143,6 +148,12 @@ class Workers:
     def addresses(self) -> list[ReplicaAddress]:
         """The replicas of now."""
         return list(self._addresses.values())
+
+    @property
+    def orders(self) -> list[tuple[str, dict[str, Any]]]:
+        """What holds for models now, as calls that a worker is told first."""
+        expects = [("expect", {"model": m, "start_s": s}) for m, s in self._starts_s.items()]
+        return expects + [("split", {"model": m, "split": s}) for m, s in self._splits.items()]
 
     @property
     def pids(self) -> list[int]:
@@ -184,6 +195,23 @@ class Workers:
         self._addresses.pop(name, None)
         await self._ask_all(grace_s, "remove", name=name, grace_s=grace_s)
 
+    async def expect(self, model: str, start_s: float | None) -> None:
+        """Requests for the model are held while none is ready: one comes in about `start_s`."""
+        if start_s is None:
+            self._starts_s.pop(model, None)
+        else:
+            self._starts_s[model] = start_s
+        await self._ask_all(0, "expect", model=model, start_s=start_s)
+
+    async def set_split(self, model: str, split: Split | None) -> None:
+        """Which callers get which version of a model, from now on; what is seen begins anew."""
+        told = split and msgspec.to_builtins(split)
+        if told is None:
+            self._splits.pop(model, None)
+        else:
+            self._splits[model] = told
+        await self._ask_all(0, "split", model=model, split=told)
+
     async def drain(self, grace_s: float) -> bool:
         """Take no new request; whether the running ones ended within `grace_s`."""
         return all(await self._ask_all(grace_s, "drain", grace_s=grace_s))
@@ -201,7 +229,7 @@ class Workers:
         if self._held is not None:
             self._held.close()
 
-    async def status(self) -> Mapping[str, Any]:
+    async def look(self) -> Mapping[str, Any]:
         """What all workers together show."""
         return merged_status(await self._ask_all(0, "status"))
 

@@ -135,7 +135,9 @@ def serve(
             loading = asyncio.create_task(replica.ready())
             await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
-                said({"event": "ready", "url": replica.url, "model": setup.name})
+                stages_s = {"starting": starting_s, "loading": setup.loading_s}
+                about = {"url": replica.url, "model": setup.name, "stages_s": stages_s}
+                said({"event": "ready", **about})
             await leaving
             await replica.drain()
             loading.cancel()

@@ -82,7 +82,7 @@ class Admission:
         self.must_serve(caller, call.model)
         exchange.model = call.model
         settings = self.config.model(call.model)
-        wanted = self._wanted(caller, call, body, headers, settings)
+        wanted = self._wanted(caller, call, body, headers, settings, exchange.id)
         asked_most = call.most_tokens(path)
         most = (
             0
@@ -110,7 +110,7 @@ class Admission:
             raise
         exchange.admitted_ns = self.line.now_ns()
         try:
-            await self.fleet.until_served(call.model, self.config.hold_s)
+            await self.fleet.until_served(call.model)
             ticket = await self._enter(exchange, caller, wanted, output_tokens, call, len(body))
         except BaseException:
             self._later(self.ledger.release(exchange.id))
@@ -204,6 +204,7 @@ class Admission:
         body: bytes,
         headers: Mapping[str, str],
         settings: ModelSettings,
+        request_id: str,
     ) -> Wanted:
         blocks = prompt_blocks(body, call.model, caller.tenant)
         sizes = self._sizes.get(call.model, Sizes())
@@ -211,7 +212,7 @@ class Admission:
         most = estimate(sizes, blocks.text_bytes)
         session = headers.get(settings.session_header) or call.user or ""
         named = f"{caller.tenant}/{session}" if session else ""
-        return Wanted(call.model, blocks, tokens, named, most)
+        return Wanted(call.model, blocks, tokens, named, most, named or request_id)
 
     async def _enter(
         self,

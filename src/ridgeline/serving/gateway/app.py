@@ -7,7 +7,7 @@ removes replicas while it runs. It starts no process itself: replicas are addres
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 import ridgeline
 from ridgeline.serving.gateway.admin import add_admin
 from ridgeline.serving.gateway.admission import Admission
+from ridgeline.serving.gateway.arms import Arms
 from ridgeline.serving.gateway.callers import DEFAULT_TENANT, Caller, Callers
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.fleet import Fleet, LiveReplica
@@ -34,6 +35,7 @@ from ridgeline.serving.gateway.tracing import open_tracing
 from ridgeline.serving.gateway.upstream import Upstream
 from ridgeline.serving.http_guard import GuardedServer, http_url
 from ridgeline.serving.policy.failures import RetryBudget
+from ridgeline.serving.policy.split import Split
 from ridgeline.serving.policy.states import State
 from ridgeline.store.database import open_store
 
@@ -53,6 +55,7 @@ class Gateway:
         self._store = open_store(config.database)
         self._fleet = Fleet(config)
         self._record = Record(time.monotonic_ns())
+        self._arms = Arms()
         self._metrics = Metrics(self._fleet, self._record)
         self._upstream = Upstream(config.timeouts)
         self._ledger = Ledger(self._store, f"{config.worker}-{time.time_ns():x}")
@@ -80,6 +83,7 @@ class Gateway:
             self._metrics,
             self._log,
             self._tracing,
+            self._arms,
             RetryBudget(),
         )
         is_open = config.open and config.api_key is None
@@ -174,6 +178,22 @@ class Gateway:
         """A replica leaves; what runs there gets `grace_s` first. Nobody there: nothing done."""
         await self._fleet.remove(name, grace_s)
 
+    async def expect(self, model: str, start_s: float | None) -> None:
+        """Requests for the model are held while none is ready: one comes in about `start_s`."""
+        self._fleet.expect(model, start_s)
+
+    async def set_split(self, model: str, split: Split | None) -> None:
+        """Which callers get which version of a model, from now on; what is seen begins anew."""
+        self._fleet.set_split(model, split)
+        if split is None:
+            self._arms.end(model)
+        else:
+            self._arms.begin(model)
+
+    async def look(self) -> Mapping[str, Any]:
+        """`status`, as several workers give it too."""
+        return self.status()
+
     def metrics_text(self) -> bytes:
         """What this process has counted, in Prometheus' format."""
         return self._metrics.text()
@@ -195,6 +215,8 @@ class Gateway:
             "models": self._models(),
             "replicas": [_shown(replica, now_ns) for replica in self._fleet.replicas],
             "queues": self._queues(),
+            "held": self._fleet.held,
+            "arms": self._arms.told(),
             "rates": record.rates(now_ns),
             "latency": record.latency(now_ns),
             "recent": record.recent(),
@@ -263,6 +285,7 @@ def _shown(replica: LiveReplica, now_ns: int) -> dict[str, Any]:
     return {
         "id": replica.id,
         "address": replica.address.root,
+        "version": replica.address.version,
         "state": view.state.value,
         "reason": replica.note or replica.health.reason,
         "stages_s": {name: round(spent_s, 3) for name, spent_s in replica.stages.items()},

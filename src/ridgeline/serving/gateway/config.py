@@ -65,7 +65,8 @@ class GatewayConfig:
     may ask. `admin_key` may change tenants. `database` is where tenants, limits and the ledger
     are. A request is sent again at most `retries` times, only before the first byte of an answer.
     Health is looked at every `probe_every_s`, and every `probe_starting_s` while a replica is not
-    ready. A request for a model of which no replica is ready just now waits at most `hold_s`.
+    ready. A request for a model of which no replica is ready just now waits at most `hold_s`, and
+    longer where one was announced (`Fleet.expect`), but no more than `most_held` of a model do.
     `worker` names this process among `workers` that share the address.
     """
 
@@ -83,6 +84,7 @@ class GatewayConfig:
     probe_every_s: float = 2.0
     probe_starting_s: float = 0.1
     hold_s: float = 5.0
+    most_held: int = 1000
     log_file: str = ""
     log_prompts: bool = False
     tracing: str | None = None
@@ -99,13 +101,15 @@ class ReplicaAddress:
     """Where a replica is: an OpenAI-compatible server, with or without `/v1` in its `url`.
 
     `model` is the name that clients call; a replica that serves one model under another name is
-    asked by its own. "*" takes the names that it serves. `api_key` is sent to it.
+    asked by its own. "*" takes the names that it serves. `api_key` is sent to it. `version` is what
+    of the model it runs, where there can be two.
     """
 
     id: str
     url: str
     model: str = ANY
     api_key: str | None = None
+    version: str = ""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):

@@ -7,9 +7,11 @@ say and acts. One task for each replica looks at it; requests report what they m
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -24,6 +26,7 @@ from ridgeline.serving.policy.health import Health, Sign, judge
 from ridgeline.serving.policy.prefill_rate import PeakRate
 from ridgeline.serving.policy.prefix import PrefixIndex
 from ridgeline.serving.policy.route import NoRoute, Replica, Request, Route, Sent, View, route
+from ridgeline.serving.policy.split import Split, version_for
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.policy.sticky import Saturation
 
@@ -88,6 +91,8 @@ class Wanted:
     """What routing has to know of a request. `blocks` are its prompt's.
 
     `input_tokens` is what the prompt has most likely, `most_input_tokens` what it may have.
+    `caller` is who keeps the version of the model that it got before: a session or a user where
+    the request names one, else nobody but this request.
     """
 
     model: str
@@ -95,6 +100,7 @@ class Wanted:
     input_tokens: int
     session: str = ""
     most_input_tokens: int = 0
+    caller: str = ""
 
 
 @dataclass(slots=True)
@@ -145,6 +151,9 @@ class Fleet:
         self._index = PrefixIndex()
         self._peaks: dict[str, PeakRate] = {}
         self._appeared: dict[str, asyncio.Event] = {}  # for each model, that somebody is ready
+        self._held: Counter[str] = Counter()  # for each model, who waits for that
+        self._starts_s: dict[str, float] = {}  # models that start when asked for, and how long
+        self._splits: dict[str, Split] = {}
         #: Called with a model whose free slots have changed.
         self.on_change: Callable[[str], None] = lambda _: None
         #: Called with what a replica does: its id, state, requests there, and the time (Unix, ns).
@@ -227,11 +236,38 @@ class Fleet:
                 for name, entry in replica.entries.items():
                     merged = union.setdefault(name, {**entry, "replicas": []})
                     merged["replicas"].append(replica.id)
+        for name in self._starts_s:
+            asleep = {"id": name, "object": "model", "created": 0, "owned_by": "ridgeline"}
+            union.setdefault(name, {**asleep, "replicas": []})
         return [union[name] for name in sorted(union)]
 
     def knows(self, model: str) -> bool:
-        """Whether any replica serves the model, in whatever state it is."""
-        return any(model in (one.view.models or ()) for one in self._replicas.values())
+        """Whether any replica serves the model, in whatever state it is, or will when asked."""
+        return model in self._starts_s or any(
+            model in (one.view.models or ()) for one in self._replicas.values()
+        )
+
+    def expect(self, model: str, start_s: float | None) -> None:
+        """Somebody starts a replica of the model when it is asked for, within about `start_s`.
+
+        Until then requests are held. None: nobody does any more.
+        """
+        if start_s is None:
+            self._starts_s.pop(model, None)
+        else:
+            self._starts_s[model] = start_s
+
+    @property
+    def held(self) -> dict[str, int]:
+        """For each model the requests that wait for a replica to be ready."""
+        return {model: count for model, count in self._held.items() if count}
+
+    def set_split(self, model: str, split: Split | None) -> None:
+        """From now on callers get versions of a model by this split; None: whatever is ready."""
+        if split is None:
+            self._splits.pop(model, None)
+        else:
+            self._splits[model] = split
 
     def slots(self, model: str) -> int:
         """Requests for a model that this worker may have under way at once: its share of all."""
@@ -241,17 +277,27 @@ class Fleet:
         )
         return ready * max(1, -(-self._config.model(model).slots // self._config.workers))
 
-    async def until_served(self, model: str, within_s: float) -> None:
+    async def until_served(self, model: str) -> None:
         """Wait until a replica is ready for a model that somebody serves, but nobody now.
 
-        So a rolling update does not fail requests. Raises ApiError 503 where it takes too long.
+        So a rolling update fails no requests, and one may be started when the first request comes.
+        Raises ApiError 503 where it takes too long, or too many wait.
         """
         if self.slots(model) or not self.knows(model):
             return
+        if self._held[model] >= self._config.most_held:
+            raise self.unready(model, f"{self._held[model]} requests wait for a replica")
+        start_s = self._starts_s.get(model)
+        within_s = self._config.hold_s if start_s is None else self._config.hold_s + 2 * start_s
         appeared = self._appeared.setdefault(model, asyncio.Event())
         appeared.clear()
-        with suppress(TimeoutError):
+        self._held[model] += 1
+        try:
             await asyncio.wait_for(appeared.wait(), within_s)
+        except TimeoutError:
+            pass
+        finally:
+            self._held[model] -= 1
         if not self.slots(model):
             raise self.unready(model, f"no replica became ready within {within_s:g} s")
 
@@ -307,7 +353,7 @@ class Fleet:
                 self._adapter(model),
                 chance=random.getrandbits(64),
             ),
-            [replica.view for replica in self._replicas.values()],
+            self._candidates(wanted),
             self._last.get(model, ""),
             now_ns,
             self._saturation(model),
@@ -324,6 +370,16 @@ class Fleet:
         sent = chosen.took(answer.uncached_tokens)
         self.does(chosen)
         return Dispatch(self, chosen, answer, sent, detail, now_ns, alone)
+
+    def _candidates(self, wanted: Wanted) -> list[Replica]:
+        """Who may be chosen: those of the caller's version, or all while none of them is ready."""
+        every = [replica.view for replica in self._replicas.values()]
+        split = self._splits.get(wanted.model)
+        if split is None:
+            return every
+        version = version_for(split, wanted.caller)
+        having = [one.view for one in self._replicas.values() if one.address.version == version]
+        return having if any(view.state is State.READY for view in having) else every
 
     def _adapter(self, model: str) -> str | None:
         """The model's own name, where it is an adapter: it goes where it is in memory."""
@@ -375,12 +431,13 @@ class Fleet:
             raise self.unready(model, answer.reason)
 
     def unready(self, model: str, reason: str) -> ApiError:
-        """The 503 for a model that nobody can serve just now."""
+        """The 503 for a model that nobody can serve just now; one that starts takes its time."""
+        again_s = self._starts_s.get(model, self._config.probe_every_s)
         return ApiError(
             503,
             f"The model `{model}` is not ready: {reason}.",
             code="model_not_ready",
-            headers={"Retry-After": str(max(1, round(self._config.probe_every_s)))},
+            headers={"Retry-After": str(max(1, ceil(again_s)))},
         )
 
     def _judge(self, replica: LiveReplica, sign: Sign) -> None:

@@ -1,8 +1,12 @@
 """What several workers of one gateway show as one: counts added, percentiles over all samples."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from ridgeline.serving.gateway.arms import evidence
 from ridgeline.serving.gateway.record import percentiles
 
 _LATENCIES = ("ttft", "tpot", "e2e")
@@ -27,6 +31,8 @@ def merged_status(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "recent": _newest(statuses, "recent", 50),
         "errors": _newest(statuses, "errors", 20),
         "queues": _queues(statuses),
+        "held": dict(sum((Counter(one["held"]) for one in statuses), Counter())),
+        "arms": _arms(statuses),
     }
 
 
@@ -59,6 +65,13 @@ def _latency(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             name: percentiles([value for one in statuses for value in one["samples"][name]])
             for name in _LATENCIES
         },
+    }
+
+
+def _arms(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        model: {version: msgspec.to_builtins(arm) for version, arm in arms.items()}
+        for model, arms in evidence(one["arms"] for one in statuses).items()
     }
 
 

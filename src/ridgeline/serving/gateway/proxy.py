@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from ridgeline.serving.gateway.admission import Admission, Admitted
+from ridgeline.serving.gateway.arms import Arms
 from ridgeline.serving.gateway.callers import Caller
 from ridgeline.serving.gateway.calls import peek, with_model, with_usage
 from ridgeline.serving.gateway.config import GatewayConfig
@@ -80,6 +81,7 @@ class Proxy:
     metrics: Metrics
     log: RequestLog
     tracing: Tracing
+    arms: Arms
     budget: RetryBudget
     #: Answers that only we still read.
     _reading: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -112,6 +114,7 @@ class Proxy:
             self.record.in_flight -= 1
             self.record.finished(exchange)
             self.metrics.finished(exchange)
+            self.arms.saw(exchange)
             trace.finished(exchange)
             self.log.finished(exchange)
 
@@ -243,7 +246,8 @@ class Proxy:
                 raise
             return None  # nobody is left: what happened before is the answer
         if dispatch is not None:
-            exchange.routed(dispatch.replica.id, dispatch.route.reason, dispatch.detail)
+            chosen = dispatch.replica.address
+            exchange.routed(chosen.id, chosen.version, dispatch.route.reason, dispatch.detail)
             exchange.warm_tokens = dispatch.warm_tokens
             exchange.retries += failure is not None
             exchange.rule = self.config.model(wanted.model).rule

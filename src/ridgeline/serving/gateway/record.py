@@ -42,6 +42,7 @@ class Exchange:
     model: str = ""
     stream: bool = False
     replica: str = ""
+    version: str = ""
     status: int = 0
     retries: int = 0
     error: str = ""
@@ -84,9 +85,9 @@ class Exchange:
         if self.told is not None and len(self.told) < MOST_TEXT_BYTES:
             self.told += answer[: MOST_TEXT_BYTES - len(self.told)]
 
-    def routed(self, replica: str, reason: str, decision: bytes) -> None:
+    def routed(self, replica: str, version: str, reason: str, decision: bytes) -> None:
         """A replica was chosen; `decision` is the view and the route, as JSON."""
-        self.replica = replica
+        self.replica, self.version = replica, version
         self.reasons["route"] = reason
         self.decisions.append(decision)
 
@@ -109,6 +110,7 @@ class Exchange:
                 "retries": self.retries,
                 "resumed": self.resumed,
                 "replica": self.replica,
+                "version": self.version,
                 "status": self.status,
                 "error": self.error[:300],
                 "basis": self.basis,

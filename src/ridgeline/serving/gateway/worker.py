@@ -16,6 +16,7 @@ from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
 from ridgeline.serving.gateway.merged import merged_status
 from ridgeline.serving.gateway.metrics_merge import merge
+from ridgeline.serving.policy.split import Split
 
 Mount = Callable[[Gateway, Callable[[], Awaitable[Mapping[str, Any]]]], None]
 
@@ -53,6 +54,8 @@ class Work:
             "add": self._add,
             "until_ready": self._until_ready,
             "remove": self._remove,
+            "expect": self._expect,
+            "split": self._split,
             "drain": self._drain,
             "hang_up": self._hang_up,
             "status": self._status,
@@ -76,6 +79,13 @@ class Work:
 
     async def _remove(self, told: Mapping[str, Any]) -> None:
         await self.gateway.remove_replica(told["name"], told["grace_s"])
+
+    async def _expect(self, told: Mapping[str, Any]) -> None:
+        await self.gateway.expect(told["model"], told["start_s"])
+
+    async def _split(self, told: Mapping[str, Any]) -> None:
+        split = told["split"]
+        await self.gateway.set_split(told["model"], split and msgspec.convert(split, Split))
 
     async def _drain(self, told: Mapping[str, Any]) -> bool:
         return await self.gateway.drain(told["grace_s"])

@@ -43,6 +43,16 @@ class Moments:
         mean = self.mean + delta / count
         return Moments(count, mean, self.squares + delta * (logarithm - mean))
 
+    def and_also(self, other: "Moments") -> "Moments":
+        """Of what both have seen (Chan, Golub and LeVeque 1979)."""
+        count = self.count + other.count
+        if not count:
+            return self
+        delta = other.mean - self.mean
+        mean = self.mean + delta * other.count / count
+        squares = self.squares + other.squares + delta**2 * self.count * other.count / count
+        return Moments(count, mean, squares)
+
     @property
     def variance(self) -> float:
         """Of one value."""
@@ -65,6 +75,15 @@ class Arm:
     errors: int = 0
     ttft: Moments = Moments()
     tpot: Moments = Moments()
+
+    def and_also(self, other: "Arm") -> "Arm":
+        """What two workers have seen of it."""
+        return Arm(
+            self.requests + other.requests,
+            self.errors + other.errors,
+            self.ttft.and_also(other.ttft),
+            self.tpot.and_also(other.tpot),
+        )
 
 
 @dataclass(frozen=True, slots=True)

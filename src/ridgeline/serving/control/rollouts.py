@@ -1,0 +1,181 @@
+"""The loop of rollouts: read what goes on, look, ask `policy.rollout`, write down, make it true.
+
+    store ─▶ look: replicas, evidence, likeness, wish ─▶ advance ─▶ store ─▶ route ─▶ replicas
+
+What has to be there follows from what is stored, so a controller that is killed anywhere in this
+goes on where it was. The route changes before replicas do, in every gateway worker at once.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from ridgeline.errors import RidgelineError, StoreError
+from ridgeline.serving.control.rollout_log import Kept, RolloutLog
+from ridgeline.serving.control.versions import Version
+from ridgeline.serving.gateway.arms import evidence
+from ridgeline.serving.policy.gate import Arm, Judgement, judge, sample_size
+from ridgeline.serving.policy.rollout import Desired, Phase, Seen, advance, desired
+from ridgeline.serving.policy.split import Split
+
+_LOG = logging.getLogger(__name__)
+#: How much the logarithm of a TTFT varies, until enough was seen: p99 is 3.2 times the median.
+USUAL_VARIANCE = 0.25
+#: So many requests tell how much it varies.
+_ENOUGH = 30
+
+#: Whether a version's replica answers as its stored reference does, and how alike.
+Likeness = tuple[bool, str]
+
+
+class Target(Protocol):
+    """A model whose versions can be changed."""
+
+    @property
+    def spec_version(self) -> Version:
+        """The version that the spec names."""
+
+    def ready(self, version: str) -> int:
+        """How many of a version's replicas take requests."""
+
+    def has_room(self, version: Version) -> bool:
+        """Whether this machine can hold a replica of it beside what runs."""
+
+    def is_alike(self, version: Version) -> Coroutine[Any, Any, Likeness]:
+        """What a ready replica of it answers, beside its reference."""
+
+    def runs(self, versions: Mapping[str, Version], shares: Mapping[str, float]) -> None:
+        """From now on these versions have replicas, each its share of what the demand needs."""
+
+
+class Front(Protocol):
+    """The gateway."""
+
+    async def look(self) -> Mapping[str, Any]:
+        """Its status."""
+
+    async def set_split(self, model: str, split: Split | None) -> None:
+        """Which callers get which version."""
+
+
+class Rollouts:
+    """All rollouts of a platform; `run` until cancelled."""
+
+    def __init__(
+        self,
+        log: RolloutLog,
+        targets: Mapping[str, Target],
+        front: Front,
+        may_act: Callable[[], bool] = lambda: True,
+        every_s: float = 0.25,
+    ) -> None:
+        self._log = log
+        self._targets = targets
+        self._front = front
+        self._may_act = may_act
+        self._every_s = every_s
+        self._there: dict[str, Desired] = {}
+        self._checks: dict[str, asyncio.Task[Likeness]] = {}
+
+    async def run(self) -> None:
+        """Round after round, until cancelled."""
+        try:
+            while True:
+                try:
+                    await self.round()
+                except StoreError as error:
+                    _LOG.error("rollouts stand still: %s", error)
+                await asyncio.sleep(self._every_s)
+        finally:
+            for check in self._checks.values():
+                check.cancel()
+
+    async def round(self) -> None:
+        """Move each rollout on as far as what is seen allows."""
+        if not self._may_act():
+            return
+        for kept in await asyncio.to_thread(self._log.going_on):
+            target = self._targets.get(kept.rollout.model)
+            if target is not None:
+                await self._move(kept, target)
+
+    async def _move(self, kept: Kept, target: Target) -> None:
+        rollout, model = kept.rollout, kept.rollout.model
+        if rollout.id not in self._there:
+            await self._make(kept, target, desired(rollout, kept.plan))
+        arms = evidence([(await self._front.look()).get("arms", {})]).get(model, {})
+        told = dict(kept.evidence)
+        judgement = self._judged(kept, arms, told)
+        now = Seen(
+            time.time_ns(),
+            target.has_room(kept.new) if rollout.phase is Phase.CHECKING else None,
+            target.ready(rollout.new),
+            *self._likeness(kept, target),
+            judgement,
+            kept.wish,
+        )
+        after = advance(rollout, now, kept.plan)
+        if after == rollout and told == kept.evidence:
+            return
+        if after.phase is Phase.CANARY and after.since_ns != rollout.since_ns:
+            told |= _planned(kept, after.step, arms.get(rollout.old, Arm()), told)
+        await asyncio.to_thread(self._log.moved, kept, after, target.spec_version, told)
+        if after != rollout:
+            _LOG.info("rollout %s of %s: %s: %s", after.id, model, after.phase, after.reason)
+            await self._make(kept, target, desired(after, kept.plan), is_over=after.is_over)
+
+    async def _make(
+        self, kept: Kept, target: Target, wanted: Desired, *, is_over: bool = False
+    ) -> None:
+        """Make it true: the route first, since it is what callers notice."""
+        model = kept.rollout.model
+        await self._front.set_split(model, wanted.split)
+        versions = {kept.old.id: kept.old, kept.new.id: kept.new}
+        target.runs({name: versions[name] for name in wanted.shares}, wanted.shares)
+        self._there[kept.rollout.id] = wanted
+        if is_over:
+            self._there.pop(kept.rollout.id)
+            self._checks.pop(kept.rollout.id, None)
+            await self._front.set_split(model, None)
+
+    def _judged(
+        self, kept: Kept, arms: Mapping[str, Arm], told: dict[str, Any]
+    ) -> Judgement | None:
+        """The gate's verdict; what it saw is added to `told`."""
+        rollout = kept.rollout
+        if rollout.phase is not Phase.CANARY:
+            return None
+        old, new = arms.get(rollout.old, Arm()), arms.get(rollout.new, Arm())
+        judgement = judge(old, new, int(told["planned"]), kept.criteria)
+        told["gates"] = [asdict(gate) for gate in judgement.gates]
+        told["requests"] = {"old": old.requests, "new": new.requests}
+        told["verdict"] = judgement.verdict.value
+        return judgement
+
+    def _likeness(self, kept: Kept, target: Target) -> tuple[bool | None, str]:
+        """What the comparison with the reference says; it begins as soon as a replica is ready."""
+        rollout = kept.rollout
+        if rollout.phase is not Phase.CHECKING:
+            return None, ""
+        check = self._checks.get(rollout.id)
+        if check is None:
+            if target.ready(rollout.new):
+                self._checks[rollout.id] = asyncio.create_task(target.is_alike(kept.new))
+            return None, ""
+        if not check.done():
+            return None, ""
+        try:
+            return check.result()
+        except (RidgelineError, OSError) as error:
+            return False, f"it cannot be compared with its reference: {error}"
+
+
+def _planned(kept: Kept, step: int, old: Arm, told: Mapping[str, Any]) -> dict[str, Any]:
+    """How many requests of the new version this step is to see, by how times vary."""
+    seen = old.ttft.count >= _ENOUGH
+    variance = old.ttft.variance if seen else float(told.get("variance", USUAL_VARIANCE))
+    planned = sample_size(variance, kept.plan.steps[step], kept.criteria)
+    return {"planned": planned, "variance": variance}
