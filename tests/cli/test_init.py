@@ -25,7 +25,15 @@ def test_the_file_shows_every_key_of_our_engine(tmp_path):
     run("init", file)
     text = file.read_text()
     schema = json.loads(run("schema").output)
-    for part in ("RidgelineEngine", "UrlEngine", "GatewaySpec", "ModelSpec", "Replicas", "Routing"):
+    for part in (
+        "RidgelineEngine",
+        "UrlEngine",
+        "GatewaySpec",
+        "ModelSpec",
+        "Replicas",
+        "Scale",
+        "Routing",
+    ):
         for key in schema["$defs"][part]["properties"]:
             assert f"{key}:" in text, key
 

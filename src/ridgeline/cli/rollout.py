@@ -77,7 +77,7 @@ def start(
         criteria = Criteria(effect=1 + _share(effect, most=10.0))
         kept = log.start(model, old, new, plan, criteria)
     if as_json:
-        echo_json(_told(kept))
+        echo_json(kept.told())
         return
     click.echo(f"{kept.rollout.id}: {model} from version {old.id} to {new.id}")
     for step in plan.steps:
@@ -99,7 +99,7 @@ def status(model: str, spec: Path, database: str | None, as_json: bool) -> None:
     with _log(spec, database) as log:
         found = log.latest(model)
     if as_json:
-        echo_json([_told(kept) for kept in found])
+        echo_json([kept.told() for kept in found])
     elif not found:
         click.echo(f"No rollout of {model} yet.\n  ridgeline rollout start {model} {spec}")
     else:
@@ -180,24 +180,6 @@ def _seconds(text: str) -> float:
         return parse_seconds(text)
     except ValueError as error:
         raise SpecError(str(error), where="--keep") from error
-
-
-def _told(kept: "Kept") -> dict[str, Any]:
-    rollout_ = kept.rollout
-    return {
-        "id": rollout_.id,
-        "model": rollout_.model,
-        "phase": rollout_.phase.value,
-        "step": rollout_.step,
-        "steps": list(kept.plan.steps),
-        "since_ns": rollout_.since_ns,
-        "began_ns": kept.began_ns,
-        "reason": rollout_.reason,
-        "wish": kept.wish,
-        "old": {"id": kept.old.id, "model": kept.old.model, "engine": dict(kept.old.engine)},
-        "new": {"id": kept.new.id, "model": kept.new.model, "engine": dict(kept.new.engine)},
-        "evidence": dict(kept.evidence),
-    }
 
 
 def _show(console: Console, found: "list[Kept]") -> None:

@@ -16,11 +16,8 @@ from sqlalchemy import Engine
 from ridgeline.errors import SpecError
 from ridgeline.launch import running
 from ridgeline.paths import state_home
+from ridgeline.platform.controllers import Controllers
 from ridgeline.platform.managed import ManagedModel
-from ridgeline.serving.control.autoscaler import Autoscaler
-from ridgeline.serving.control.rollout_log import RolloutLog
-from ridgeline.serving.control.rollouts import Rollouts
-from ridgeline.serving.control.scale_log import Lease, ScaleLog, keep
 from ridgeline.serving.control.workers import Workers
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
@@ -103,9 +100,6 @@ class LivePlatform:
             if not isinstance(model.engine, UrlEngine)
         }
         self._awaited = sum(one.model.replicas.min for one in self._models.values())
-        #: By model, once the platform runs.
-        self.scalers: dict[str, Autoscaler] = {}
-        self._lease: Lease | None = None
 
     def mount(self, mount: Callable[[Application, Status, Engine], None]) -> None:
         """Pages for the gateway's app, before `run`; workers mount their own."""
@@ -126,28 +120,28 @@ class LivePlatform:
         names = tuple(model.name for model in self._platform.models)
         note = None
         self._failure = asyncio.get_running_loop().create_future()
-        models = list(self._models.values())
-        scalers: list[asyncio.Task[None]] = []
+        store = open_store(self._config.database)
+        controllers = Controllers(store, self._models, self.gateway)
+        self.gateway.control = controllers.shown
+        loops: list[asyncio.Task[None]] = []
         try:
             note = running.write(self._platform.name, url, names, self._logs)
             self._watcher.started(url, self._platform.models)
             await self._add_external()
-            for model in models:
-                await model.start()
+            await controllers.start()
             if not self._awaited:
                 self._watcher.ready(url)
-            scalers = self._scale()
-            await _first([self._failure, *scalers], stop)
+            loops = [asyncio.create_task(loop) for loop in controllers.loops()]
+            await _first([self._failure, *loops], stop)
             self._watcher.draining()
-            await _end(scalers)
+            await _end(loops)
             await self._drain()
         finally:
-            await _end(scalers)
-            for model in models:
+            await _end(loops)
+            for model in self._models.values():
                 await model.close()
             await self.gateway.close()
-            if self._lease is not None:
-                self._lease.store.dispose()
+            store.dispose()
             if note is not None:
                 note.file.unlink(missing_ok=True)
 
@@ -190,26 +184,6 @@ class LivePlatform:
         )
         for (name, url), is_ready in zip(added, ready, strict=True):
             self._watcher.joined(name, url, is_ready)
-
-    def _scale(self) -> list[asyncio.Task[None]]:
-        """The loops that keep as many replicas as are wanted, while this platform is ours alone."""
-        if not self._models:
-            return []
-        self._lease = lease = Lease(
-            open_store(self._config.database), "scaling", f"{os.getpid()}@{os.uname().nodename}"
-        )
-        log = ScaleLog(lease.store)
-
-        def may_act() -> bool:
-            return lease.held
-
-        self.scalers = {
-            name: Autoscaler(one.scaling, one, self.gateway.look, log, may_act)
-            for name, one in self._models.items()
-        }
-        rollouts = Rollouts(RolloutLog(lease.store), self._models, self.gateway, may_act)
-        loops = [keep(lease), rollouts.run(), *(one.run() for one in self.scalers.values())]
-        return [asyncio.create_task(loop) for loop in loops]
 
     def _failed(self, error: Exception) -> None:
         """A model cannot be started: the platform ends with that."""

@@ -90,8 +90,9 @@ class ManagedModel:
         self._wanted = wanted
         for name, deployment in self._deployments.items():
             share = self._shares.get(name)
-            own = 0 if share is None else max(1, ceil(wanted * share))
-            deployment.resize(own if wanted else 0)
+            # One of a version that is tried is there even where nobody asks for the model now.
+            is_there = share is not None and (wanted or share < 1)
+            deployment.resize(max(1, ceil(wanted * (share or 0))) if is_there else 0)
 
     def runs(self, versions: Mapping[str, Version], shares: Mapping[str, float]) -> None:
         """From now on these versions have replicas, each its share of what the demand needs."""
@@ -106,7 +107,10 @@ class ManagedModel:
         return len(self._ready.get(version, ()))
 
     def has_room(self, version: Version) -> bool:
-        """Whether this machine can hold a replica of it beside what runs."""
+        """Whether this machine can hold a replica of it beside what runs, or does already."""
+        there = self._deployments.get(version.id)
+        if there is not None and there.size:
+            return True
         return room_for(version.applied(self.model))
 
     async def is_alike(self, version: Version) -> Likeness:
@@ -137,13 +141,35 @@ class ManagedModel:
             drain_s=DRAIN_S,
         )
 
+    def shown(self) -> dict[str, Any]:
+        """What there is of it, for the console: versions with their replicas, and its bounds."""
+        replicas = self.model.replicas
+        return {
+            "model": self.model.name,
+            "least": replicas.min,
+            "most": replicas.most,
+            "start_s": self.start_s,
+            "versions": [
+                {
+                    "id": name,
+                    "share": self._shares.get(name, 0.0),
+                    "replicas": one.size,
+                    "ready": self.ready(name),
+                    "leaving": one.leaving,
+                }
+                for name, one in self._deployments.items()
+                if one.size or one.leaving or name in self._shares
+            ],
+        }
+
     @property
     def sleeps(self) -> bool:
         """Whether there may be no replica at all."""
         return self.model.replicas.min == 0
 
-    async def start(self) -> None:
-        """The first replicas start."""
+    async def start(self, live: Version) -> None:
+        """The first replicas start, in this version. ModelError where its weights are gone."""
+        self.runs({live.id: live}, {live.id: 1.0})
         if self.sleeps:
             await self._front().expect(self.model.name, self.start_s or START_S)
         self.resize(self.model.replicas.min)

@@ -7,7 +7,8 @@ import pytest
 
 from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
-from ridgeline.serving.gateway.fleet import Fleet, Wanted
+from ridgeline.serving.gateway.fleet import Fleet
+from ridgeline.serving.gateway.live_replica import Wanted
 from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
 from ridgeline.serving.openai import ApiError
 from ridgeline.serving.policy.health import Sign

@@ -3,7 +3,7 @@
 from multidict import CIMultiDict
 
 from ridgeline.serving.gateway.config import ReplicaAddress
-from ridgeline.serving.gateway.fleet import LiveReplica
+from ridgeline.serving.gateway.live_replica import LiveReplica
 from ridgeline.serving.gateway.upstream import sent_headers
 from ridgeline.serving.policy.route import Replica
 

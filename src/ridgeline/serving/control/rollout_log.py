@@ -38,6 +38,24 @@ class Kept:
     began_ns: int
     evidence: Mapping[str, Any]
 
+    def told(self) -> dict[str, Any]:
+        """As plain values, for people and other programs."""
+        rollout = self.rollout
+        return {
+            "id": rollout.id,
+            "model": rollout.model,
+            "phase": rollout.phase.value,
+            "step": rollout.step,
+            "steps": list(self.plan.steps),
+            "since_ns": rollout.since_ns,
+            "began_ns": self.began_ns,
+            "reason": rollout.reason,
+            "wish": self.wish,
+            "old": {"id": self.old.id, "model": self.old.model, "engine": dict(self.old.engine)},
+            "new": {"id": self.new.id, "model": self.new.model, "engine": dict(self.new.engine)},
+            "evidence": dict(self.evidence),
+        }
+
 
 class RolloutLog:
     """The rollouts of a platform."""

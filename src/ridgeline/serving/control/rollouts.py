@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from ridgeline.errors import RidgelineError, StoreError
@@ -42,7 +42,7 @@ class Target(Protocol):
         """How many of a version's replicas take requests."""
 
     def has_room(self, version: Version) -> bool:
-        """Whether this machine can hold a replica of it beside what runs."""
+        """Whether this machine can hold a replica of it beside what runs, or does already."""
 
     def is_alike(self, version: Version) -> Coroutine[Any, Any, Likeness]:
         """What a ready replica of it answers, beside its reference."""
@@ -77,6 +77,8 @@ class Rollouts:
         self._front = front
         self._may_act = may_act
         self._every_s = every_s
+        #: By model, the rollout that goes on or ended last while we ran.
+        self.seen: dict[str, Kept] = {}
         self._there: dict[str, Desired] = {}
         self._checks: dict[str, asyncio.Task[Likeness]] = {}
 
@@ -98,20 +100,22 @@ class Rollouts:
         if not self._may_act():
             return
         for kept in await asyncio.to_thread(self._log.going_on):
+            self.seen[kept.rollout.model] = kept
             target = self._targets.get(kept.rollout.model)
             if target is not None:
                 await self._move(kept, target)
 
     async def _move(self, kept: Kept, target: Target) -> None:
         rollout, model = kept.rollout, kept.rollout.model
-        if rollout.id not in self._there:
+        room = target.has_room(kept.new) if rollout.phase is Phase.CHECKING else None
+        if rollout.id not in self._there and room is not False:
             await self._make(kept, target, desired(rollout, kept.plan))
         arms = evidence([(await self._front.look()).get("arms", {})]).get(model, {})
         told = dict(kept.evidence)
         judgement = self._judged(kept, arms, told)
         now = Seen(
             time.time_ns(),
-            target.has_room(kept.new) if rollout.phase is Phase.CHECKING else None,
+            room,
             target.ready(rollout.new),
             *self._likeness(kept, target),
             judgement,
@@ -123,6 +127,7 @@ class Rollouts:
         if after.phase is Phase.CANARY and after.since_ns != rollout.since_ns:
             told |= _planned(kept, after.step, arms.get(rollout.old, Arm()), told)
         await asyncio.to_thread(self._log.moved, kept, after, target.spec_version, told)
+        self.seen[model] = replace(kept, rollout=after, evidence=told)
         if after != rollout:
             _LOG.info("rollout %s of %s: %s: %s", after.id, model, after.phase, after.reason)
             await self._make(kept, target, desired(after, kept.plan), is_over=after.is_over)
@@ -137,7 +142,7 @@ class Rollouts:
         target.runs({name: versions[name] for name in wanted.shares}, wanted.shares)
         self._there[kept.rollout.id] = wanted
         if is_over:
-            self._there.pop(kept.rollout.id)
+            del self._there[kept.rollout.id]
             self._checks.pop(kept.rollout.id, None)
             await self._front.set_split(model, None)
 

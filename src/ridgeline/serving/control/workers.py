@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,8 @@ class Workers:
     def __init__(self, config: GatewayConfig, logs: Path) -> None:
         self.config = config
         self.url = ""
+        #: What whoever starts the replicas shows of that, for `look`.
+        self.control: Callable[[], Mapping[str, Any]] = dict
         self._logs = logs
         self._addresses: dict[str, ReplicaAddress] = {}
         self._starts_s: dict[str, float] = {}
@@ -231,13 +233,13 @@ class Workers:
 
     async def look(self) -> Mapping[str, Any]:
         """What all workers together show."""
-        return merged_status(await self._ask_all(0, "status"))
+        return merged_status(await self._statuses())
 
     def handlers(self) -> dict[str, Any]:
         """What a worker may ask: the state of all, since the system sent a reader to it alone."""
 
         async def statuses(_: Mapping[str, Any]) -> list[Any]:
-            return await self._ask_all(0, "status")
+            return await self._statuses()
 
         async def metrics(_: Mapping[str, Any]) -> dict[str, str]:
             texts = await asyncio.gather(
@@ -250,6 +252,11 @@ class Workers:
             return {worker: text.decode() for worker, text in self._scrapes.texts().items()}
 
         return {"statuses": statuses, "metrics": metrics}
+
+    async def _statuses(self) -> list[dict[str, Any]]:
+        """Those of the workers, with what only we know."""
+        control = self.control()
+        return [{**one, "control": control} for one in await self._ask_all(0, "status")]
 
     def _tell(self, call: str, **values: Any) -> None:
         task = asyncio.create_task(self._ask_all_quietly(call, values))

@@ -14,11 +14,12 @@ from typing import Any
 from ridgeline.serving.gateway.callers import Caller
 from ridgeline.serving.gateway.calls import Call, peek, with_ids, with_most_tokens
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings
-from ridgeline.serving.gateway.fleet import Fleet, Wanted
+from ridgeline.serving.gateway.fleet import Fleet
 from ridgeline.serving.gateway.going_on import Way, way_of
 from ridgeline.serving.gateway.ledger import Ledger, LimitError
 from ridgeline.serving.gateway.ledger_rows import Actual, Ask
 from ridgeline.serving.gateway.line import Line, Ticket
+from ridgeline.serving.gateway.live_replica import Wanted
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.own_count import Counted, reckon
 from ridgeline.serving.gateway.prompt_blocks import prompt_blocks

@@ -19,9 +19,10 @@ from ridgeline.serving.gateway.admission import Admission
 from ridgeline.serving.gateway.arms import Arms
 from ridgeline.serving.gateway.callers import DEFAULT_TENANT, Caller, Callers
 from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
-from ridgeline.serving.gateway.fleet import Fleet, LiveReplica
+from ridgeline.serving.gateway.fleet import Fleet
 from ridgeline.serving.gateway.ledger import Ledger
 from ridgeline.serving.gateway.line import Line
+from ridgeline.serving.gateway.live_replica import LiveReplica
 from ridgeline.serving.gateway.logs import JsonHandler, RequestLog, log_to
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.proxy import Proxy
@@ -52,6 +53,8 @@ class Gateway:
     def __init__(self, config: GatewayConfig, *, scrape: Scrape | None = None) -> None:
         self.config = config
         self.url = ""
+        #: What whoever starts the replicas shows of that, for `status`.
+        self.control: Callable[[], Mapping[str, Any]] = dict
         self._store = open_store(config.database)
         self._fleet = Fleet(config)
         self._record = Record(time.monotonic_ns())
@@ -217,6 +220,7 @@ class Gateway:
             "queues": self._queues(),
             "held": self._fleet.held,
             "arms": self._arms.told(),
+            "control": self.control(),
             "rates": record.rates(now_ns),
             "latency": record.latency(now_ns),
             "recent": record.recent(),

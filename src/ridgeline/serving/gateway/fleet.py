@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -19,124 +18,19 @@ from aiohttp import ClientSession
 
 from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.config import ANY, GatewayConfig, ReplicaAddress
-from ridgeline.serving.gateway.probe import Load, Probe, ProbeError
-from ridgeline.serving.gateway.prompt_blocks import PromptBlocks
+from ridgeline.serving.gateway.live_replica import Dispatch, LiveReplica, Wanted
+from ridgeline.serving.gateway.probe import Probe
+from ridgeline.serving.gateway.watch import Watch
 from ridgeline.serving.openai import ApiError
-from ridgeline.serving.policy.health import Health, Sign, judge
+from ridgeline.serving.policy.health import Sign, judge
 from ridgeline.serving.policy.prefill_rate import PeakRate
 from ridgeline.serving.policy.prefix import PrefixIndex
-from ridgeline.serving.policy.route import NoRoute, Replica, Request, Route, Sent, View, route
+from ridgeline.serving.policy.route import NoRoute, Replica, Request, View, route
 from ridgeline.serving.policy.split import Split, version_for
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.policy.sticky import Saturation
 
-MOST_STAGES = 16
-BLOCK_TOKENS = 16  # about what a block of the prefix index is (`prompt_blocks`)
 GONE_S = 300  # how long a replica that left may still be asked what it did
-MODELS_EVERY_S = 30.0  # a ready replica's list of models changes seldom (adapters)
-
-
-@dataclass(slots=True)
-class LiveReplica:
-    """One replica: its address, the policy's view of it, and what was learned.
-
-    `names` maps a model as clients call it to what this replica calls it. `entries` are its
-    model objects by the clients' name. `note` says why it is not ready, where we know better.
-    """
-
-    address: ReplicaAddress
-    view: Replica
-    health: Health = field(default_factory=Health)
-    load: Load = field(default_factory=Load)
-    names: dict[str, str] = field(default_factory=dict)
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    takes_usage_option: bool = True
-    requests: int = 0
-    failures: int = 0
-    note: str = ""
-    stages: dict[str, float] = field(default_factory=dict)
-    stage_ns: int = 0
-    idle: asyncio.Event = field(default_factory=asyncio.Event)
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def at(self, stage: str, now_ns: int) -> None:
-        """It is at this stage of its start; the time since the last look belongs to it."""
-        if self.stage_ns:
-            if stage not in self.stages and len(self.stages) >= MOST_STAGES:
-                stage = "other"  # its own words are not bounded
-            spent_s = (now_ns - self.stage_ns) / 1e9
-            self.stages[stage] = self.stages.get(stage, 0.0) + spent_s
-        self.stage_ns = now_ns
-
-    @property
-    def id(self) -> str:
-        """Its name on this platform."""
-        return self.address.id
-
-    def took(self, uncached_tokens: int) -> Sent:
-        """A request was sent there; in the same breath as the decision."""
-        self.requests += 1
-        self.idle.clear()
-        return self.view.dispatched(uncached_tokens)
-
-    def gave_back(self, sent: Sent) -> None:
-        """A request there has ended, however it did."""
-        sent.finished()
-        if not self.view.running:
-            self.idle.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What routing has to know of a request. `blocks` are its prompt's.
-
-    `input_tokens` is what the prompt has most likely, `most_input_tokens` what it may have.
-    `caller` is who keeps the version of the model that it got before: a session or a user where
-    the request names one, else nobody but this request.
-    """
-
-    model: str
-    blocks: PromptBlocks
-    input_tokens: int
-    session: str = ""
-    most_input_tokens: int = 0
-    caller: str = ""
-
-
-@dataclass(slots=True)
-class Dispatch:
-    """A request on its way to the replica that was chosen; to be closed once it has ended.
-
-    `detail` is the decision with all that it depended on, as JSON.
-    """
-
-    fleet: "Fleet"
-    replica: LiveReplica
-    route: Route
-    sent: Sent
-    detail: bytes
-    began_ns: int
-    alone: bool
-
-    @property
-    def warm_tokens(self) -> int:
-        """What of the prompt is believed to be cached where it went."""
-        return next(
-            (s.warm_tokens for s in self.route.scores if s.replica == self.route.replica), 0
-        )
-
-    def first_token(self, model: str, now_ns: int) -> None:
-        """Its prompt has been computed."""
-        if self.sent.is_decoding:
-            return
-        self.sent.prefilled()
-        if self.alone:
-            self.fleet.prefilled(model, self.sent.uncached_tokens, now_ns - self.began_ns)
-
-    def close(self) -> None:
-        """It has ended there, however it did."""
-        self.replica.gave_back(self.sent)
-        self.fleet.freed(self.replica)
 
 
 class Fleet:
@@ -461,76 +355,5 @@ class Fleet:
     def _watch(self, replica: LiveReplica) -> None:
         assert self._session is not None, "watched only once started"
         probe = Probe(self._session, replica.address, self._config.timeouts.probe_s)
-        self._watches[replica.id] = asyncio.create_task(
-            self._look_forever(replica, probe), name=f"watch {replica.id}"
-        )
-
-    async def _look_forever(self, replica: LiveReplica, probe: Probe) -> None:
-        models_ns = 0
-        while True:
-            sign = await probe.ready()
-            was_ready = replica.view.state is State.READY
-            if not was_ready:
-                replica.note = probe.said
-            stale = time.monotonic_ns() - models_ns > MODELS_EVERY_S * 1e9
-            if sign is Sign.READY and (stale or not was_ready):
-                sign = await self._learn_models(replica, probe)
-                models_ns = time.monotonic_ns()
-            if sign is Sign.READY and not was_ready:
-                sign = await self._first_token(replica, probe)
-            if sign in (Sign.READY, Sign.FIRST_TOKEN):
-                await self._learn_load(replica, probe)
-            self._judge(replica, sign)
-            ready = replica.view.state is State.READY
-            if not was_ready:
-                replica.at(replica.note or replica.view.state.value, time.monotonic_ns())
-            # Whoever said yes and gave no token is not asked for another ten times a second.
-            often = not ready and sign is not Sign.READY
-            await asyncio.sleep(
-                self._config.probe_starting_s if often else self._config.probe_every_s
-            )
-
-    async def _learn_models(self, replica: LiveReplica, probe: Probe) -> Sign:
-        """What it serves, under the clients' names; not ready where that is not its model."""
-        try:
-            entries = {entry["id"]: entry for entry in await probe.models()}
-        except ProbeError as error:
-            replica.note = str(error)
-            return Sign.NOT_READY
-        wanted = replica.address.model
-        if wanted == ANY:
-            replica.names = {name: name for name in entries}
-        elif wanted in entries:
-            replica.names = {wanted: wanted}
-        elif len(entries) == 1:
-            replica.names = {wanted: next(iter(entries))}
-        else:
-            replica.note = f"does not serve {wanted}, but {', '.join(sorted(entries)) or 'nothing'}"
-            return Sign.NOT_READY
-        replica.note = ""
-        replica.entries = {
-            name: {"object": "model", "created": 0, "owned_by": "", **entries[theirs], "id": name}
-            for name, theirs in replica.names.items()
-        }
-        replica.view.models = frozenset(replica.names)
-        replica.view.slots = self._config.model(next(iter(sorted(replica.names)), ANY)).slots
-        return Sign.READY
-
-    async def _first_token(self, replica: LiveReplica, probe: Probe) -> Sign:
-        """Whether it really answers; a health page alone has said so too early before."""
-        name = next(iter(replica.names.values()), "")
-        problem = await probe.first_token(name, self._config.timeouts.first_token_s)
-        replica.note = problem
-        return Sign.READY if problem else Sign.FIRST_TOKEN
-
-    async def _learn_load(self, replica: LiveReplica, probe: Probe) -> None:
-        """How full it is. Our own requests are in its numbers, so only the rest is others'."""
-        running_before = replica.view.running
-        replica.load = load = await probe.load()
-        ours = max(running_before, replica.view.running)  # both ends of the look: never too many
-        replica.view.others = max(0, (load.running or 0) + (load.waiting or 0) - ours)
-        replica.view.kv_usage = load.kv_usage
-        replica.view.adapters = load.adapters
-        if load.kv_tokens:
-            self._index.resize(replica.id, load.kv_tokens // BLOCK_TOKENS)
-        replica.view.reported_ns = time.monotonic_ns()
+        watch = Watch(self._config, replica, probe, self._judge, self._index.resize)
+        self._watches[replica.id] = asyncio.create_task(watch.run(), name=f"watch {replica.id}")

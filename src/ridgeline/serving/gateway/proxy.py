@@ -20,8 +20,9 @@ from ridgeline.serving.gateway.callers import Caller
 from ridgeline.serving.gateway.calls import peek, with_model, with_usage
 from ridgeline.serving.gateway.config import GatewayConfig
 from ridgeline.serving.gateway.dialects import DIALECTS, Dialect, Translation
-from ridgeline.serving.gateway.fleet import Dispatch, Fleet, Wanted
+from ridgeline.serving.gateway.fleet import Fleet
 from ridgeline.serving.gateway.ids import new_id
+from ridgeline.serving.gateway.live_replica import Dispatch, Wanted
 from ridgeline.serving.gateway.logs import RequestLog
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.prompt_blocks import PromptBlocks

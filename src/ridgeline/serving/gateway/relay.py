@@ -15,8 +15,8 @@ from aiohttp import web
 
 from ridgeline.serving.gateway.admission import Admitted
 from ridgeline.serving.gateway.dialects import Stream
-from ridgeline.serving.gateway.fleet import Dispatch
 from ridgeline.serving.gateway.going_on import Way, body_to_go_on
+from ridgeline.serving.gateway.live_replica import Dispatch
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.record import Exchange, Record
 from ridgeline.serving.gateway.sse import EventStream, TooLongEventError

@@ -14,8 +14,8 @@ from multidict import CIMultiDict
 
 from ridgeline.serving.gateway.config import Timeouts
 from ridgeline.serving.gateway.connections import Connection, Pool, address_of
-from ridgeline.serving.gateway.fleet import LiveReplica
 from ridgeline.serving.gateway.http1 import Incoming, NotHttpError
+from ridgeline.serving.gateway.live_replica import LiveReplica
 from ridgeline.serving.openai import ApiError
 
 # An idle connection is given up before the replica does (uvicorn: after 5 s), else a request
