@@ -120,7 +120,13 @@ class Scale(Part):
     """How the number of replicas follows the demand."""
 
     target_per_replica: float | Literal["auto"] = Field(
-        "auto", description="requests at once that one serves well; auto: 80 % of its slots"
+        "auto", description="requests at once that one serves well; else 80 % of its slots"
+    )
+    tpot: Seconds | None = Field(
+        None, description="auto: as many as are decoded within this, by step_times"
+    )
+    step_times: str | None = Field(
+        None, description="auto: whose, e.g. llama-3.1-70b@4xh100-sxm (both of the catalog)"
     )
     up: Up = Field(default_factory=Up)
     down: Down = Field(default_factory=Down)
@@ -131,6 +137,8 @@ class Scale(Part):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
+        if (self.tpot is None) != (self.step_times is None):
+            raise ValueError("tpot and step_times go together")
         check_timezone(self.timezone)
         for one in self.cron:
             check_cron(one.at)

@@ -1,0 +1,32 @@
+"""How many requests at once a replica serves well: as told, by its step times, or its slots."""
+
+from typing import NamedTuple
+
+from ridgeline.serving.gateway.step_rates import step_time_of
+from ridgeline.serving.spec import Scale
+
+#: Of a replica's slots, those that it should have in use where nothing better is known.
+_FILLED = 0.8
+#: Tokens of a request's prompt and answer together, for the step-time model.
+CONTEXT_TOKENS = 2048.0
+
+
+class Target(NamedTuple):
+    """Requests at once for one replica, and where that comes from."""
+
+    per_replica: float
+    source: str
+
+
+def target_of(scale: Scale, slots: int) -> Target:
+    """What a model's spec means. SpecError where its step times are none of the catalog's."""
+    if scale.target_per_replica != "auto":
+        return Target(scale.target_per_replica, "the spec's own")
+    if scale.tpot is None or scale.step_times is None:
+        return Target(max(1.0, _FILLED * slots), f"{_FILLED:.0%} of {slots} slots")
+    step, source = step_time_of(scale.step_times)
+    batch = 1
+    while batch < slots and step.decode_s(batch + 1, (batch + 1) * CONTEXT_TOKENS) <= scale.tpot:
+        batch += 1
+    most = f", of {slots} slots" if batch == slots else ""
+    return Target(float(batch), f"decoded within {scale.tpot * 1e3:g} ms by {source}{most}")
