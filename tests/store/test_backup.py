@@ -16,6 +16,7 @@ from sqlalchemy.types import BigInteger, Float, Integer
 from ridgeline.errors import StoreError
 from ridgeline.store.backup import backup, restore
 from ridgeline.store.database import connect, open_store, reading, writing
+from ridgeline.store.migrate import newest
 from ridgeline.store.money import NanoUsd
 from ridgeline.store.tables import audit, metadata
 
@@ -170,7 +171,7 @@ def whole(tmp_path: Path) -> bytes:
         (lambda data: gzip.compress(data.replace(b'"rows":1200', b'"rows":1199')), "not those"),
         (lambda data: gzip.compress(data.replace(b"[1,", b"[1,2,", 1)), "not those"),
         (lambda data: gzip.compress(data.replace(b'"format":1', b'"format":2')), "newer version"),
-        (lambda data: gzip.compress(data.replace(b'"0001"', b'"9999"')), "newer version"),
+        (lambda data: gzip.compress(data.replace(newest().encode(), b"9999")), "newer version"),
         (lambda data: gzip.compress(b"\xff\xfe" + data), "torn or changed"),
         (lambda data: gzip.compress(b"{}\n"), "is no backup"),
         (lambda data: gzip.compress(b""), "its end is missing"),

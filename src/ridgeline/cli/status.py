@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ridgeline.launch.running import Running, read
@@ -54,6 +55,7 @@ def _as_data(running: Running, seen: dict[str, Any]) -> dict[str, Any]:
         "logs": running.logs,
         "answers": bool(seen),
         "replicas": seen.get("replicas", []),
+        "control": seen.get("control", {}),
     }
 
 
@@ -74,3 +76,21 @@ def _show(running: Running, seen: dict[str, Any]) -> None:
             replica["address"],
         )
     console.print(table)
+    control = seen.get("control") or {"models": [], "rollouts": []}
+    for model in control["models"]:
+        if "wanted" in model:
+            console.print(escape(f"  {model['model']}: {_sized(model)}"))
+    for rollout in control["rollouts"]:
+        way = f"{rollout['old']['id']} to {rollout['new']['id']}"
+        console.print(
+            escape(f"  {rollout['model']}: {rollout['phase']}, {way}: {rollout['reason']}")
+        )
+
+
+def _sized(model: dict[str, Any]) -> str:
+    """How many replicas there are, and why."""
+    ready = sum(version["ready"] for version in model["versions"])
+    bounds = f"{model['least']} to {model['most']}"
+    if model["least"] == model["most"]:
+        return f"{ready} of {model['wanted']} replicas ready"
+    return f"{ready} of {model['wanted']} replicas ready ({bounds}): {model['reason']}"

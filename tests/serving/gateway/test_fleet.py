@@ -164,6 +164,9 @@ async def test_callers_keep_their_version_and_get_the_other_rather_than_none() -
         assert dispatch is not None
         assert dispatch.replica is old
         dispatch.close()
+    dispatch = fleet.choose(WANTED, frozenset({"a"}))  # its own version has failed it
+    assert dispatch is not None
+    assert dispatch.replica is new
     fleet.saw(old, Sign.NOT_READY)
     dispatch = fleet.choose(WANTED, frozenset())
     assert dispatch is not None

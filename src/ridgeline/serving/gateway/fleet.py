@@ -247,7 +247,7 @@ class Fleet:
                 self._adapter(model),
                 chance=random.getrandbits(64),
             ),
-            self._candidates(wanted),
+            self._candidates(wanted, tried),
             self._last.get(model, ""),
             now_ns,
             self._saturation(model),
@@ -265,15 +265,16 @@ class Fleet:
         self.does(chosen)
         return Dispatch(self, chosen, answer, sent, detail, now_ns, alone)
 
-    def _candidates(self, wanted: Wanted) -> list[Replica]:
-        """Who may be chosen: those of the caller's version, or all while none of them is ready."""
+    def _candidates(self, wanted: Wanted, tried: frozenset[str]) -> list[Replica]:
+        """Who may be chosen: those of the caller's version, or all where none of them is left."""
         every = [replica.view for replica in self._replicas.values()]
         split = self._splits.get(wanted.model)
         if split is None:
             return every
         version = version_for(split, wanted.caller)
         having = [one.view for one in self._replicas.values() if one.address.version == version]
-        return having if any(view.state is State.READY for view in having) else every
+        left = (view for view in having if view.id not in tried)
+        return having if any(view.state is State.READY for view in left) else every
 
     def _adapter(self, model: str) -> str | None:
         """The model's own name, where it is an adapter: it goes where it is in memory."""
