@@ -57,7 +57,9 @@ def start(
     as_json: bool,
 ) -> None:
     """Begin a rollout of MODEL."""
-    now = _model(spec, model)
+    now, changed = _model(spec, model), _settings(settings)
+    shares = tuple(_share(step, "--steps") for step in steps.split(","))
+    worse, keep_s = _share(effect, "--effect", most=10.0), _seconds(keep)
     with _log(spec, database) as log:
         from ridgeline.serving.control.rollouts import USUAL_VARIANCE
         from ridgeline.serving.control.versions import Version, version_of
@@ -65,7 +67,7 @@ def start(
         from ridgeline.serving.policy.rollout import Plan
 
         old = log.live(model, version_of(now))
-        new = Version(weights or old.model, {**old.engine, **_settings(settings)})
+        new = Version(weights or old.model, {**old.engine, **changed})
         try:
             new = version_of(new.applied(now))  # with every default
         except ValidationError as error:
@@ -73,8 +75,8 @@ def start(
             field = ".".join(str(step) for step in first["loc"][1:]) or "engine"
             problem = first["msg"].removeprefix("Value error, ")
             raise SpecError(f"{field}: {problem}", where="--engine") from error
-        plan = Plan(tuple(map(_share, steps.split(","))), keep_s=_seconds(keep))
-        criteria = Criteria(effect=1 + _share(effect, most=10.0))
+        plan = Plan(shares, keep_s=keep_s)
+        criteria = Criteria(effect=1 + worse)
         kept = log.start(model, old, new, plan, criteria)
     if as_json:
         echo_json(kept.told())
@@ -163,7 +165,7 @@ def _settings(given: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _share(text: str, most: float = 1.0) -> float:
+def _share(text: str, where: str, most: float = 1.0) -> float:
     """`5%` or `0.05`."""
     number = text.strip().removesuffix("%")
     try:
@@ -171,7 +173,7 @@ def _share(text: str, most: float = 1.0) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share < most:
-        raise SpecError(f"{text!r} is no share", where="rollout", remedy="5%, or 0.05")
+        raise SpecError(f"{text!r} is no share", where=where, remedy="5%, or 0.05")
     return share
 
 

@@ -19,6 +19,7 @@ announce({"event": "listening", "url": "http://127.0.0.1:1"})
 announce({"event": "ready", "stages_s": {}})
 threading.Event().wait()
 """
+LOADS = SERVES.replace('announce({"event": "ready", "stages_s": {}})\n', "")
 FAILS = """
 from ridgeline.launch.local import announce
 announce({"event": "failed", "problem": "torn", "where": "model", "remedy": "again"})
@@ -131,6 +132,30 @@ async def test_who_has_not_been_ready_goes_before_those_that_are(world) -> None:
     assert "m-1 leaves" not in world.events
 
 
+async def test_who_is_killed_while_it_loads_is_out_of_routing_and_its_place_is_free(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(deployment, "restart", lambda *_: Restart(0.01, 1, "now"))
+    world = World(tmp_path, LOADS)
+    world.deployment.resize(1)
+    await world.until(lambda: "m-0 listens" in world.events)
+    await world.deployment._replicas[0]._child.kill()
+    await world.until(lambda: "m-0 died" in world.events)
+    await world.until_gone(0)
+    world.deployment.resize(1)
+    await world.until(lambda: world.events.count("m-0 listens") == 2)
+    await world.deployment.stop(5)
+    await world.deployment.close()
+
+
+async def test_one_that_said_where_it_listens_after_it_had_left_leaves_again(world) -> None:
+    world.deployment.resize(1)
+    world.deployment.resize(0)  # before its process has said anything
+    await world.until(lambda: world.events.count("m-0 leaves") == 2)
+    assert world.events[-1] == "m-0 leaves"
+    await world.until_gone(0)
+
+
 async def test_a_start_that_fails_keeps_its_place_until_it_may_be_tried_again(
     tmp_path, monkeypatch
 ) -> None:
@@ -142,6 +167,8 @@ async def test_a_start_that_fails_keeps_its_place_until_it_may_be_tried_again(
             await asyncio.sleep(0.01)
     assert isinstance(world.failures[0], ModelError)
     assert world.deployment.size == 1
+    # Whoever has it in routing must let it go: the next one has its name.
+    await world.until(lambda: "m-0 died" in world.events)
     await world.until_gone(0)
     assert world.deployment.size == 0
     await world.deployment.close()

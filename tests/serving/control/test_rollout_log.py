@@ -60,6 +60,17 @@ def test_a_wish_needs_a_rollout(store: Engine) -> None:
             log.wish("chat", wish)
 
 
+def test_a_wish_is_fulfilled_once_and_a_later_one_is_kept(store: Engine) -> None:
+    log, _ = begun(store)
+    log.wish("chat", "promote")
+    (kept,) = log.going_on()
+    assert moved(log, kept, Phase.KEEPING).wish == ""
+    log.wish("chat", "promote")
+    (kept,) = log.going_on()
+    log.wish("chat", "abort")  # while the controller still acts on what it read
+    assert moved(log, kept, Phase.CANARY).wish == "abort"
+
+
 def test_what_is_live_changes_with_the_route_and_the_spec_has_the_last_word(store: Engine) -> None:
     log, kept = begun(store)
     assert log.live("chat", OLD) == OLD

@@ -144,6 +144,9 @@ class RolloutLog:
             connection.execute(update(rollouts).where(rollouts.c.id == rollout.id).values(told))
             if rollout.phase is kept.rollout.phase:
                 return
+            # The wish is fulfilled; one that came meanwhile is another.
+            same = (rollouts.c.id == rollout.id) & (rollouts.c.wish == kept.wish)
+            connection.execute(update(rollouts).where(same).values(wish=""))
             if rollout.phase in (Phase.KEEPING, Phase.BACK):
                 version = kept.new if rollout.phase is Phase.KEEPING else kept.old
                 connection.execute(
