@@ -61,6 +61,11 @@ def parse(text: str, *, name: str) -> Platform:
     data = _yaml(text, name)
     if not isinstance(data, dict):
         raise SpecError("is not a mapping of keys", where=name, remedy="ridgeline init")
+    return checked(data, name=name)
+
+
+def checked(data: dict[str, Any], *, name: str) -> Platform:
+    """A spec from its keys; `name` is what complaints speak of."""
     try:
         return Platform.model_validate(data)
     except ValidationError as error:

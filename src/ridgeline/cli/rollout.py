@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
-from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -17,7 +16,7 @@ from ridgeline.cli.databases import database_option, echo_json, json_option, nam
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
 from ridgeline.serving.spec import ModelSpec
-from ridgeline.spec import load
+from ridgeline.spec import checked, load
 from ridgeline.units import parse_seconds
 
 if TYPE_CHECKING:  # the extra [gateway] is needed only once a command runs
@@ -68,13 +67,8 @@ def start(
 
         old = log.live(model, version_of(now))
         new = Version(weights or old.model, {**old.engine, **changed})
-        try:
-            new = version_of(new.applied(now))  # with every default
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(step) for step in first["loc"][1:]) or "engine"
-            problem = first["msg"].removeprefix("Value error, ")
-            raise SpecError(f"{field}: {problem}", where="--engine") from error
+        told = {"name": model, "model": new.model, "engine": dict(new.engine)}
+        new = version_of(checked({"models": [told]}, name="--engine").models[0])
         plan = Plan(shares, keep_s=keep_s)
         criteria = Criteria(effect=1 + worse)
         kept = log.start(model, old, new, plan, criteria)

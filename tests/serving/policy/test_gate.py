@@ -78,6 +78,11 @@ def test_times_that_never_vary_are_compared_as_they_are() -> None:
     assert judge(Arm(50, 0, same), Arm(50, 0, slower), 40, CRITERIA).verdict is Verdict.FAIL
 
 
+def test_what_a_rollout_says_beforehand_and_the_guide_prints() -> None:
+    sizes = [sample_size(0.25, share, CRITERIA) for share in (0.05, 0.25, 0.5)]
+    assert sizes == [206, 261, 391]
+
+
 def test_more_spread_a_smaller_effect_and_a_larger_share_need_more_requests() -> None:
     usual = sample_size(0.25, 0.1, CRITERIA)
     assert sample_size(0.5, 0.1, CRITERIA) > usual

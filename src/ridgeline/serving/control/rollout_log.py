@@ -91,7 +91,7 @@ class RolloutLog:
                 raise SpecError(
                     f"rollout {going_on} of {model} goes on",
                     where="rollout",
-                    remedy=f"ridgeline rollout abort {model}",
+                    remedy=f"ridgeline rollout abort {model} SPEC, or wait for its end",
                 )
             connection.execute(insert(rollouts).values(row))
         return self.latest(model)[0]
@@ -106,7 +106,7 @@ class RolloutLog:
                 raise SpecError(
                     f"no rollout of {model} goes on",
                     where="rollout",
-                    remedy="ridgeline rollout status",
+                    remedy=f"ridgeline rollout status {model} SPEC",
                 )
             wanted = update(rollouts).where(rollouts.c.id == going_on).values(wish=wish)
             connection.execute(wanted)
