@@ -1,8 +1,11 @@
 """Traces, and that they cost nothing where nobody asked for them."""
 
+import gzip
 import importlib.util
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -111,3 +114,37 @@ def test_an_endpoint_without_the_exporter_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"ridgeline\[otel\]"):
         open_tracing("http://127.0.0.1:4318")
+
+
+def test_spans_arrive_at_a_collector_and_close_sends_the_last() -> None:
+    wire = pytest.importorskip(
+        "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
+        reason="needs the OTLP exporter: make setup-dev",
+    )
+    posted: list[tuple[str, bytes]] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            posted.append((self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tracing = open_tracing(f"http://127.0.0.1:{server.server_port}", worker="w1")
+        tracing.begin({}, 1_000.0).finished(exchange())
+        tracing.close()
+        server.shutdown()
+    ((path, body),) = posted
+    assert path == "/v1/traces"
+    (spans,) = wire.ExportTraceServiceRequest.FromString(body).resource_spans
+    names = {span.name for scope in spans.scope_spans for span in scope.spans}
+    assert {"POST /v1/chat/completions", "queue", "decode"} <= names
+    about = {one.key: one.value.string_value for one in spans.resource.attributes}
+    assert about["service.instance.id"] == "w1"
