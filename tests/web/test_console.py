@@ -1,24 +1,27 @@
 """The console: what it serves, and what a real browser makes of it."""
 
-import asyncio
-import json
 import re
-import shutil
-from contextlib import asynccontextmanager
 from importlib import resources
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
+from console_pages import (
+    EVIL,
+    a_replica,
+    browse,
+    console,
+    in_a_browser,
+    ready,
+    shown_whole,
+    text_of,
+)
 from ridgeline.errors import StoreError
-from ridgeline.serving.gateway.app import Gateway
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import ReplicaAddress
 from ridgeline.serving.gateway.tenants import KeySpec, Tenants
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.tenant_spec import LimitsSpec, TenantSpec
-from ridgeline.web.console import mount_console
 
 FILES = {
     one.name: one.read_text(encoding="utf-8")
@@ -29,74 +32,9 @@ SCRIPTS = "\n".join(text for name, text in FILES.items() if name.endswith(".js")
 PARTS = [f"/console/{name}" for name in FILES if name.endswith(".js") and name != "console.js"]
 DATA = [
     "/console.json",
-    *(f"/console/{name}.json" for name in ("tenants", "routing", "cost")),
+    *(f"/console/{name}.json" for name in ("models", "tenants", "routing", "cost")),
     "/console/why.json?id=req-1",
 ]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-EVIL = '<img src=x onerror="document.title=1">'
-
-
-@asynccontextmanager
-async def console(api_key: str | None = None, **config):
-    gateway = Gateway(GatewayConfig(port=0, api_key=api_key, probe_starting_s=0.01, **config))
-
-    async def status():
-        return gateway.status()
-
-    mount_console(gateway.app, status, gateway.store)
-    try:
-        yield await gateway.start(), gateway
-    finally:
-        await gateway.close()
-
-
-@asynccontextmanager
-async def a_replica(model: str):
-    """Serves `model`, says "Paris." in three tokens, and fails where it is asked to."""
-
-    async def models(_: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": model, "object": "model"}]})
-
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(text="vllm:kv_cache_usage_perc 0.42\nvllm:num_requests_waiting 0\n")
-
-    async def chat(request: web.Request) -> web.StreamResponse:
-        if (await request.json()).get("fail"):
-            return web.json_response({"error": {"message": f"no {EVIL}"}}, status=500)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for word in ("Pa", "ris", "."):
-            chunk = {"choices": [{"delta": {"content": word}}]}
-            await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-            await asyncio.sleep(0.01)
-        usage = '{"choices":[],"usage":{"prompt_tokens":77,"completion_tokens":3}}'
-        await response.write(f"data: {usage}\n\ndata: [DONE]\n\n".encode())
-        return response
-
-    app = web.Application()
-    app.router.add_get("/v1/models", models)
-    app.router.add_get("/metrics", metrics)
-    app.router.add_post("/v1/chat/completions", chat)
-    runner = web.AppRunner(app, shutdown_timeout=0.01)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
-async def ready(gateway: Gateway) -> None:
-    async with asyncio.timeout(5):
-        while gateway.status()["replicas"][0]["state"] != "ready":  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
-
-async def shown_whole(gateway: Gateway, requests: int) -> None:
-    """Rates are of whole seconds: wait until the second with the last request is over."""
-    async with asyncio.timeout(30):
-        while sum(gateway.status()["rates"]["series"]["requests"]) < requests:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def test_the_page_allows_nothing_from_elsewhere_and_no_frames() -> None:
@@ -143,32 +81,48 @@ def test_every_place_that_the_script_fills_is_on_the_page() -> None:
     assert len(wanted) > 60  # the pattern still finds them
 
 
+def test_every_part_of_a_card_is_in_its_template() -> None:
+    there = re.findall(r'data-part="([^"]+)"', FILES["console.html"])
+    wanted = set(re.findall(r'\bpart\("([^"]+)"\)', SCRIPTS))
+    assert wanted == set(there)
+    assert len(there) == len(set(there))
+
+
 @pytest.mark.parametrize("state", list(State))
 def test_every_state_has_a_look_of_its_own(state: State) -> None:
     assert f'.pill[data-state="{state}"]' in FILES["console.css"]
 
 
-def test_every_column_has_its_heading() -> None:
+def made_by(function: str) -> str:
+    return rf"function {function}\(\) {{\s+const row = cells\((.*?)\)\(\)"
+
+
+#: By table, where its rows' cells are made.
+ROWS = {
+    'id="replicas"': made_by("replicaRow"),
+    'id="tenants"': made_by("tenantRow"),
+    'id="queues"': r'\$\("queues"\).tBodies\[0\], found, cells\((.*?)\), ',
+    'id="recent"': r'(?s)\$\("recent"\).*?const row = cells\((.*?)\)\(\)',
+    'id="cost-lines"': r'\$\("cost-lines"\).*?cells\((.*?)\), ',
+    'id="earlier"': made_by("earlierRow"),
+    'data-part="versions"': made_by("versionRow"),
+    'data-part="replicas"': made_by("startRow"),
+    'data-part="decisions"': r'part\("decisions"\).*?cells\((.*?)\), ',
+    'data-part="differences"': r'part\("differences"\).*?cells\((.*?)\), ',
+    'data-part="gates"': made_by("gateRow"),
+}
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_every_column_has_its_heading(table: str) -> None:
     """A row's cells are made in one place and named in another; so are those that narrow hides."""
-    for table, cells in (
-        (
-            "replicas",
-            re.search(r"function replicaRow\(\) \{\s+const row = cells\((.*?)\)\(\)", SCRIPTS),
-        ),
-        (
-            "tenants",
-            re.search(r"function tenantRow\(\) \{\s+const row = cells\((.*?)\)\(\)", SCRIPTS),
-        ),
-        ("queues", re.search(r'\$\("queues"\).tBodies\[0\], found, cells\((.*?)\), ', SCRIPTS)),
-        ("recent", re.search(r'\$\("recent"\).*?const row = cells\((.*?)\)\(\)', SCRIPTS, re.S)),
-        ("cost-lines", re.search(r'\$\("cost-lines"\).*?cells\((.*?)\), ', SCRIPTS)),
-    ):
-        assert cells, table
-        of_cells = ["wide" in one.split() for one in re.findall(r'"([^"]*)"', cells[1])]
-        head = re.search(rf'<table id="{table}">.*?</thead>', FILES["console.html"], re.S)
-        assert head, table
-        of_head = ["wide" in one for one in re.findall(r"<th ([^>]*)>", head[0])]
-        assert of_cells == of_head, table
+    cells = re.search(ROWS[table], SCRIPTS)
+    assert cells
+    of_cells = ["wide" in one.split() for one in re.findall(r'"([^"]*)"', cells[1])]
+    head = re.search(rf"<table {table}[^>]*>.*?</thead>", FILES["console.html"], re.S)
+    assert head
+    of_head = ["wide" in one for one in re.findall(r"<th ([^>]*)>", head[0])]
+    assert of_cells == of_head
 
 
 async def test_only_who_may_watch_sees_everybodys_traffic() -> None:
@@ -212,6 +166,7 @@ async def test_a_ledger_that_cannot_be_read_is_a_503_and_the_rest_goes_on(monkey
 
     for name in ("tenants_view", "routing_view", "cost_view", "decision"):
         monkeypatch.setattr(f"ridgeline.serving.gateway.console_data.{name}", broken)
+    monkeypatch.setattr("ridgeline.web.control_data.control_view", broken)
     async with console() as (url, _), ClientSession() as client:
         for path in DATA[1:]:
             async with client.get(url + path) as answer:
@@ -221,30 +176,7 @@ async def test_a_ledger_that_cannot_be_read_is_a_503_and_the_rest_goes_on(monkey
             assert answer.status == 200
 
 
-async def browse(url: str, folder: Path) -> tuple[str, list[str]]:
-    """The page's DOM after four seconds of its time, and what it wrote to its console."""
-    process = await asyncio.create_subprocess_exec(
-        *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
-        *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
-        *("--disable-sync", f"--user-data-dir={folder}", "--virtual-time-budget=4000"),
-        *("--enable-logging=stderr", "--log-level=0", "--dump-dom", url),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(90):
-        out, err = await process.communicate()
-    lines = err.decode(errors="replace").splitlines()
-    return out.decode(), [line for line in lines if "CONSOLE" in line]
-
-
-def text_of(dom: str, place: str) -> str:
-    """The text of the element with this id."""
-    found = re.search(rf'id="{place}"[^>]*>([^<]*)<', dom)
-    assert found, f"no {place} on the page"
-    return found[1]
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@in_a_browser
 async def test_in_a_browser_the_page_shows_models_replicas_and_numbers(tmp_path) -> None:
     async with a_replica("smollm2") as replica, console() as (url, gateway):
         gateway.add_replica(ReplicaAddress("smollm2-0", replica))
@@ -265,13 +197,13 @@ async def test_in_a_browser_the_page_shows_models_replicas_and_numbers(tmp_path)
     assert "<b>smollm2</b>" in dom
     assert ">smollm2-0</td>" in dom
     assert "42 %" in dom
-    assert dom.count('<td class="n wide">77</td>') == 2
+    assert dom.count('<td class="n wide" data-head="Prompt">77</td>') == 2
     assert ">2 of 256</span>" not in dom  # nothing is there any more
     assert ">0 of 256</span>" in dom
     assert 'aria-label="Output tokens per second over two minutes' in dom
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@in_a_browser
 async def test_in_a_browser_names_from_outside_stay_text(tmp_path) -> None:
     async with a_replica(EVIL) as replica, console() as (url, gateway):
         gateway.add_replica(ReplicaAddress(EVIL, replica))
@@ -287,7 +219,7 @@ async def test_in_a_browser_names_from_outside_stay_text(tmp_path) -> None:
     assert dom.count("&lt;img src=x onerror=") >= 4  # model, replica, request, error
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@in_a_browser
 async def test_in_a_browser_each_view_shows_what_it_is_named_for(tmp_path) -> None:
     """And hostile names stay text in each: a model's, a replica's, a client's own request id."""
     hostile = "<img/src=x/onerror=document.title=1>"
@@ -317,7 +249,7 @@ async def test_in_a_browser_each_view_shows_what_it_is_named_for(tmp_path) -> No
     tenants, routing, cost, why, broken = (dom for dom, _ in seen.values())
     assert "<b>default</b>" in tenants
     assert "0 of 4 at once" in tenants
-    assert '<td class="n">77</td>' in tenants
+    assert '<td class="n" data-head="Tokens in">77</td>' in tenants
     assert re.search(r'<p class="reason">[^<]+</p>', routing)
     assert "&lt;img src=x onerror=" in routing
     assert text_of(cost, "cost-price-0") == "–"  # no minute is on record: nothing to show
@@ -327,7 +259,7 @@ async def test_in_a_browser_each_view_shows_what_it_is_named_for(tmp_path) -> No
     assert not re.search(r'<dialog id="why"[^>]* open=""', broken)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@in_a_browser
 async def test_in_a_browser_a_locked_gateway_asks_for_its_key(tmp_path) -> None:
     async with console(api_key="s3cret") as (url, _):
         dom, _said = await browse(url, tmp_path)
@@ -336,7 +268,7 @@ async def test_in_a_browser_a_locked_gateway_asks_for_its_key(tmp_path) -> None:
     assert re.search(r'<main id="main" hidden="">', dom)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@in_a_browser
 async def test_in_a_browser_what_a_page_complains_about_is_seen(tmp_path) -> None:
     """Else the tests above could not fail by a complaint."""
     page = tmp_path / "page.html"

@@ -1,16 +1,21 @@
 // The console: once a second the gateway's numbers are fetched and written into the page. What lies
-// in the database (tenants, routing, cost) is asked for only while it is looked at, and seldomer.
+// in the database is asked for only while it is looked at, and seldomer.
 
 import { cost, hours } from "./console/cost.js";
+import { saw } from "./console/history.js";
+import { models } from "./console/models.js";
 import { now, queues, replicas } from "./console/now.js";
 import { $, say, since } from "./console/page.js";
 import { routing } from "./console/routing.js";
 import { tenants } from "./console/tenants.js";
 import { close, wanted, why } from "./console/why.js";
 
-const VIEWS = ["now", "tenants", "routing", "cost"];
+const VIEWS = ["now", "models", "tenants", "routing", "cost"];
 let view = "now";
 let warm = null; // by replica, from the last answer about routing
+let last = null; // the gateway's last status
+let decided = null; // the last answer about decisions and rollouts
+let behind_s = null; // how far the server's clock is behind ours; an old answer makes it more
 
 // One fetch for everything: null where a key is missing, an Error that says why else.
 
@@ -39,7 +44,7 @@ function locked(says) {
   $("main").hidden = true;
   say($("door-says"), says);
   sessionStorage.removeItem("key");
-  overall("starting", "locked");
+  overall("empty", "locked");
   close();
   return null;
 }
@@ -50,17 +55,21 @@ function overall(state, words) {
 }
 
 function heading(s) {
-  const ready = s.replicas.filter((r) => r.state === "ready").length;
-  const coming = s.replicas.some((r) => ["starting", "loading"].includes(r.state));
+  const there = s.replicas.filter((r) => !["draining", "empty", "stopped"].includes(r.state)); // the others leave
+  const ready = there.filter((r) => r.state === "ready").length;
+  const coming = there.some((r) => ["starting", "loading"].includes(r.state));
+  const managed = s.control?.models || [];
+  const asleep = managed.length > 0 && managed.every((model) => model.wanted === 0);
   const [state, words] =
-    ready === s.replicas.length && ready ? ["ready", "serving"]
-    : ready ? ["loading", `${ready} of ${s.replicas.length} replicas ready`]
-    : coming || !s.replicas.length ? ["starting", "starting"]
-    : ["down", "no replica is ready"];
+    ready === there.length && ready ? ["ready", "serving"]
+    : ready ? ["loading", `${ready} of ${there.length} replicas ready`]
+    : coming ? ["starting", "starting"]
+    : there.length ? ["down", "no replica is ready"]
+    : asleep ? ["empty", "asleep until somebody asks"] : ["starting", "starting"];
   overall(state, words);
   say($("version"), s.version);
   say($("uptime"), (s.workers > 1 ? `${s.workers} workers, ` : "") + `up ${since(s.uptime_s)}`);
-  say($("curl"), curl(s.models[0]?.id || "MODEL"));
+  say($("curl"), curl(s.models[0]?.id || managed[0]?.model || "MODEL"));
 }
 
 function curl(model) {
@@ -83,8 +92,11 @@ async function look() {
     return;
   }
   if (!s) return;
+  last = s;
   heading(s);
+  saw(s.control?.models || []);
   if (view === "now") now(s);
+  if (view === "models") models(s, decided, behind_s ?? 0);
   if (view === "now" || view === "routing") replicas(s, warm);
   if (view === "now" || view === "tenants") queues(s);
   const asked = wanted();
@@ -92,6 +104,12 @@ async function look() {
 }
 
 const STORED = {
+  models: async () => show(await fetched("console/models.json"), (found) => {
+    decided = found;
+    const behind = Date.now() / 1000 - found.now_unix_s;
+    behind_s = Math.min(behind_s ?? behind, behind);
+    if (last) models(last, decided, behind_s);
+  }),
   tenants: async () => show(await fetched("console/tenants.json"), tenants),
   cost: async () => show(await fetched(`console/cost.json?hours=${hours()}`), cost),
   routing: async () => show(await fetched("console/routing.json"), (found) => {

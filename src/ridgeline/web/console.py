@@ -1,4 +1,4 @@
-"""The gateway's console: one page at `/` that shows what is served, to whom, at what cost.
+"""The gateway's console: one page at `/` that shows what is served, by what, to whom, at what cost.
 
 `mount_console` puts it on a gateway's app. The page is plain HTML, CSS and JavaScript from this
 package: it loads nothing from elsewhere, and its policy forbids it to. Once a second it asks for
@@ -17,9 +17,12 @@ from ridgeline.errors import StoreError
 from ridgeline.serving.gateway.console_data import HOURS, ConsoleData
 from ridgeline.serving.gateway.routes import OPEN_PATHS, WATCHERS_PATHS
 from ridgeline.serving.openai import ApiError
+from ridgeline.web.control_data import ControlData
 
 #: Parts of the page's script; `console.js` is where it begins.
-_SCRIPTS: Final = ("page", "charts", "now", "tenants", "routing", "cost", "why")
+_SCRIPTS: Final = (
+    "page", "charts", "now", "models", "history", "rollouts", "tenants", "routing", "cost", "why",
+)  # fmt: skip
 _PAGE: Final = {
     "/": ("console.html", "text/html; charset=utf-8"),
     "/console.css": ("console.css", "text/css; charset=utf-8"),
@@ -52,13 +55,17 @@ def mount_console(app: web.Application, status: Status, store: Engine) -> None:
     for path, (name, content_type) in _PAGE.items():
         app.router.add_get(path, _file((folder / name).read_bytes(), content_type))
     app[OPEN_PATHS].update(_PAGE)
-    data = ConsoleData(store)
+    data, control = ConsoleData(store), ControlData(store)
 
     async def close(_: web.Application) -> None:
         await data.close()
+        await control.close()
 
     async def console_json(_: web.Request) -> web.Response:
         return web.json_response(await status(), headers={"Cache-Control": "no-store"})
+
+    async def models(_: web.Request) -> web.Response:
+        return await _told(control.view())
 
     async def tenants(_: web.Request) -> web.Response:
         return await _told(data.tenants())
@@ -75,6 +82,7 @@ def mount_console(app: web.Application, status: Status, store: Engine) -> None:
     app.on_cleanup.append(close)
     answers = {
         "/console.json": console_json,
+        "/console/models.json": models,
         "/console/tenants.json": tenants,
         "/console/routing.json": routing,
         "/console/cost.json": cost,

@@ -30,7 +30,7 @@ export function cost(c) {
   rows($("cost-parts").tBodies[0], priced ? PARTS : [], partRow, (row, [key, what, colour]) => {
     row.children[0].firstElementChild.className = `dot ${colour}`;
     say(row.children[0].lastElementChild, what);
-    say(row.children[1], usd(c[key]));
+    say(row.children[1], Number(c[key]) > 0 && Number(c[key]) < 0.0001 ? "<$0.0001" : usd(c[key]));
     say(row.children[2], percent(Number(c[key]) / bill));
   });
   lines(c);

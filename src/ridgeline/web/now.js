@@ -9,8 +9,9 @@ import {
 export function now(s) {
   tiles(s);
   const { requests, output_tokens: tokens, errors: failed } = s.rates.series;
-  draw("tokens-chart", tokens.map((total) => ({ total })), TOKENS);
-  draw("requests-chart", requests.map((total, at) => ({ total, errors: failed[at] })), REQUESTS);
+  draw($("tokens-chart"), $("tokens-at"), tokens.map((total) => ({ total })), TOKENS);
+  const ended = requests.map((total, at) => ({ total, errors: failed[at] }));
+  draw($("requests-chart"), $("requests-at"), ended, REQUESTS);
   latency(s);
   recent(s);
   errors(s);
@@ -25,7 +26,10 @@ function tiles(s) {
   say($("in-flight"), count(s.in_flight));
   const queued = (s.queues || []).reduce((sum, row) => sum + row.queued, 0);
   const waiting = s.replicas.reduce((sum, r) => sum + (r.waiting || 0), 0);
-  const parts = [queued && `${count(queued)} queue`, waiting && `${count(waiting)} wait in replicas`];
+  const held = Object.values(s.held || {}).reduce((sum, of) => sum + of, 0);
+  const parts = [
+    held && `${count(held)} held for a replica`, queued && `${count(queued)} queue`, waiting && `${count(waiting)} wait in replicas`,
+  ];
   say($("in-flight-more"), parts.filter(Boolean).join(", ") || "none waits");
   for (const name of ["ttft", "tpot"]) {
     const [value, unit] = time(of[name].p50);
@@ -56,7 +60,7 @@ export function replicas(s, warm) {
 }
 
 function replicaRow() {
-  const row = cells("", "name wrap", "wide soft cut", "wide cut", "", "n", "n wide", "", "n", "n wide", "n wide vast")();
+  const row = cells("", "name wrap", "wide soft cut", "wide cut", "meter", "n", "n wide", "meter", "n", "n wide", "n wide vast")();
   row.children[0].append(made("span", "pill"));
   row.children[4].append(bar());
   row.children[7].append(bar());
@@ -137,7 +141,7 @@ function recent(s) {
   $("recent").hidden = s.recent.length === 0;
   say($("recent-count"), s.recent.length ? `the last ${s.recent.length}; click one to see why it went where it went` : "");
   rows($("recent").tBodies[0], byEnd(s.recent), () => {
-    const row = cells("soft", "", "wrap", "wrap", "n", "n wide", "n", "n wide", "n")();
+    const row = cells("soft", "", "wrap", "wrap whole", "n", "n wide", "n", "n wide", "n")();
     row.children[0].append(whyLink());
     row.children[1].append(made("span", "status"));
     row.children[3].append(made("span"), made("small"));

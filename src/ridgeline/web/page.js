@@ -66,12 +66,24 @@ export function made(tag, className, text) {
   return node;
 }
 
+export function from(template) {
+  return $(template).content.firstElementChild.cloneNode(true);
+}
+
 export function rows(body, items, make, fill) {
   while (body.children.length > items.length) body.lastElementChild.remove();
   items.forEach((item, at) => {
-    const row = body.children[at] || body.appendChild(make());
+    const row = body.children[at] || body.appendChild(headed(body, make()));
     fill(row, item);
   });
+}
+
+// Each cell knows its column's heading: where a table's rows are stacked it stands beside the value.
+
+function headed(body, row) {
+  const heads = body.parentElement?.tHead?.rows[0].cells || [];
+  [...heads].forEach((head, at) => { row.children[at].dataset.head = head.textContent; });
+  return row;
 }
 
 export const cells = (...classes) => () => {

@@ -96,7 +96,7 @@ function split(parts) {
 }
 
 function attemptTable() {
-  const node = made("section"), scroll = made("div", "scroll"), table = made("table");
+  const node = made("section"), scroll = made("div", "scroll"), table = made("table", "stacks");
   const head = table.createTHead().insertRow();
   ["Replica", "Requests", "Waiting tokens", "Warm", "To compute", "Cost"].forEach((name, at) => {
     const cell = made("th", at ? "n" : "", name);
