@@ -42,8 +42,8 @@ def told(*words) -> str:
 def test_it_says_beforehand_how_many_requests_it_takes(place) -> None:
     spec, store = place
     output = run("start", "chat", spec, "--engine", "step=20ms", "--steps", "10%,0.5").output
-    assert "10% of requests   about 2" in output
-    assert "50% of requests   about 3" in output
+    assert "10% of requests   about 4" in output
+    assert "50% of requests   about 729" in output
     (kept,) = RolloutLog(store).going_on()
     assert kept.plan.steps == (0.1, 0.5)
     assert kept.plan.keep_s == 600

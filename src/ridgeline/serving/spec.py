@@ -20,7 +20,7 @@ from ridgeline.units import parse_bytes, parse_seconds
 Seconds = Annotated[
     float,
     BeforeValidator(parse_seconds),
-    PlainSerializer(lambda value: f"{value!r}s", when_used="json"),
+    PlainSerializer(lambda value: f"{round(value, 9)!r}s", when_used="json"),
     Field(ge=0),
 ]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]

@@ -44,7 +44,13 @@ class World:
         self.did.append(("runs", dict(shares)))
 
     async def look(self):
-        return {"arms": {"chat": {name: msgspec.to_builtins(a) for name, a in self.arms.items()}}}
+        return {
+            "arms": {
+                "chat": {
+                    name: msgspec.to_builtins(a, str_keys=True) for name, a in self.arms.items()
+                }
+            }
+        }
 
     async def set_split(self, model, split) -> None:
         self.did.append(("split", None if split is None else split.weight))
@@ -54,7 +60,7 @@ class World:
         chance = random.Random(seed)
         for version, factor in ((OLD.id, 1.0), (NEW.id, slower)):
             values = [factor * math.exp(chance.gauss(0, 0.3)) for _ in range(requests)]
-            times = moments(values)
+            times = {0: moments(values)}
             self.arms[version] = Arm(requests, 0, times, times)
 
 

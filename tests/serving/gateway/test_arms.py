@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from ridgeline.serving.gateway.arms import Arms, evidence
 from ridgeline.serving.gateway.record import CANCELLED, Exchange
 from ridgeline.serving.policy.gate import Arm
@@ -25,7 +27,23 @@ def test_an_answer_has_its_times_and_a_failure_has_none() -> None:
     for one in (exchange(), exchange(502), exchange(200, error="broke off")):
         arms.saw(one)
     (found,) = evidence([arms.told()])["m"].values()
-    assert (found.requests, found.errors, found.ttft.count, found.tpot.count) == (3, 2, 1, 1)
+    assert (found.requests, found.errors) == (3, 2)
+    assert [one.count for one in (*found.ttft.values(), *found.tpot.values())] == [1, 1]
+
+
+def test_a_failure_that_another_replica_made_good_counts_against_who_failed() -> None:
+    arms = Arms()
+    arms.begin("m")
+    rescued = exchange(version="v1")
+    rescued.retries = 1
+    rescued.failed_at("v2")
+    arms.saw(rescued)
+    broken = exchange(502)
+    broken.failed_at("v2")  # the last attempt's failure is the answer: one failure, not two
+    arms.saw(broken)
+    found = evidence([arms.told()])["m"]
+    assert (found["v2"].requests, found["v2"].errors) == (2, 2)
+    assert (found["v1"].requests, found["v1"].errors, found["v1"].ttft) == (1, 0, {})
 
 
 def test_what_the_client_did_is_nobodys_fault() -> None:
@@ -61,5 +79,6 @@ def test_workers_together_have_seen_what_one_would_have() -> None:
     found, wanted = evidence(told)["m"]["v2"], evidence([both.told()])["m"]["v2"]
     assert (found.requests, found.errors) == (wanted.requests, wanted.errors)
     assert isinstance(found, Arm)
-    assert abs(found.ttft.mean - wanted.ttft.mean) < 1e-9
-    assert abs(found.ttft.variance - wanted.ttft.variance) < 1e-9
+    assert found.ttft.keys() == wanted.ttft.keys()
+    assert found.variance == pytest.approx(wanted.variance)
+    assert found.ttft[0].mean == pytest.approx(wanted.ttft[0].mean)

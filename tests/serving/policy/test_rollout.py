@@ -57,7 +57,13 @@ def test_a_worse_version_goes_back_whatever_an_operator_wishes() -> None:
     back = after(canary, ready=1, wish="promote", judgement=judged(Verdict.FAIL, "TTFT 1.4"))
     assert back.phase is Phase.BACK
     assert "TTFT 1.4" in back.reason
-    assert after(canary, ready=0).phase is Phase.BACK
+    assert after(canary, ready=0, was_ready=True).phase is Phase.BACK
+
+
+def test_a_controller_that_begins_anew_waits_for_the_replicas_to_come_back() -> None:
+    canary = after(BEGUN, **GOOD)
+    assert after(canary, ready=0, watched_s=90) == canary
+    assert after(canary, ready=0, watched_s=101).phase is Phase.BACK
 
 
 def test_an_operator_may_promote_early_and_go_back_late() -> None:
@@ -74,6 +80,8 @@ seens = st.builds(
     now_ns=st.integers(0, 200).map(lambda s: s * NS),
     has_room=st.sampled_from([None, True, False]),
     ready=st.integers(0, 2),
+    was_ready=st.booleans(),
+    watched_s=st.floats(0, 200),
     is_alike=st.sampled_from([None, True, False]),
     judgement=st.sampled_from([None, *map(judged, Verdict)]),
     wish=st.sampled_from(["", "promote", "abort"]),

@@ -81,6 +81,8 @@ class Rollouts:
         self.seen: dict[str, Kept] = {}
         self._there: dict[str, Desired] = {}
         self._checks: dict[str, asyncio.Task[Likeness]] = {}
+        self._began_s: dict[str, float] = {}  # by rollout, when we began to watch it
+        self._were_ready: set[str] = set()
 
     async def run(self) -> None:
         """Round after round, until cancelled."""
@@ -113,14 +115,20 @@ class Rollouts:
         arms = evidence([(await self._front.look()).get("arms", {})]).get(model, {})
         told = dict(kept.evidence)
         judgement = self._judged(kept, arms, told)
+        ready = target.ready(rollout.new)
+        began_s = self._began_s.setdefault(rollout.id, time.monotonic())
         now = Seen(
             time.time_ns(),
             room,
-            target.ready(rollout.new),
+            ready,
+            rollout.id in self._were_ready,
+            time.monotonic() - began_s,
             *self._likeness(kept, target),
             judgement,
             kept.wish,
         )
+        if ready:
+            self._were_ready.add(rollout.id)
         after = advance(rollout, now, kept.plan)
         if after == rollout and told == kept.evidence:
             return
@@ -180,7 +188,8 @@ class Rollouts:
 
 def _planned(kept: Kept, step: int, old: Arm, told: Mapping[str, Any]) -> dict[str, Any]:
     """How many requests of the new version this step is to see, by how times vary."""
-    seen = old.ttft.count >= _ENOUGH
-    variance = old.ttft.variance if seen else float(told.get("variance", USUAL_VARIANCE))
+    variance = old.variance if old.requests >= _ENOUGH else None
+    if variance is None:
+        variance = float(told.get("variance", USUAL_VARIANCE))
     planned = sample_size(variance, kept.plan.steps[step], kept.criteria)
     return {"planned": planned, "variance": variance}

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ridgeline.serving.gateway.record import CANCELLED, Exchange
-from ridgeline.serving.policy.gate import Arm
+from ridgeline.serving.gateway.record import Exchange
+from ridgeline.serving.policy.gate import Arm, stratum
 
 #: By model, then by version.
 Evidence = Mapping[str, Mapping[str, Arm]]
@@ -31,25 +31,27 @@ class Arms:
         self._arms.pop(model, None)
 
     def saw(self, exchange: Exchange) -> None:
-        """A request has ended."""
+        """A request has ended. Times that another replica had its part in say nothing of this."""
         of_model = self._arms.get(exchange.model)
-        if of_model is None or not exchange.version or exchange.status == CANCELLED:
+        if of_model is None:
             return
-        failed = exchange.status >= 500 or (exchange.status < 400 and bool(exchange.error))
-        if not failed and exchange.status >= 400:
-            return
-        arm = of_model.get(exchange.version, Arm())
-        ttft, tpot = arm.ttft, arm.tpot
-        if not failed and exchange.ttft_s:
-            ttft = ttft.saw(exchange.ttft_s)
-        if not failed and exchange.tpot_s:
-            tpot = tpot.saw(exchange.tpot_s)
-        of_model[exchange.version] = Arm(arm.requests + 1, arm.errors + failed, ttft, tpot)
+        failures, version = list(exchange.failures), exchange.version
+        broken = exchange.status >= 500 or (exchange.status < 400 and bool(exchange.error))
+        if broken and version not in failures:
+            failures.append(version)
+        for failed in filter(None, failures):
+            of_model[failed] = of_model.get(failed, Arm()).failed()
+        if version and exchange.status < 400 and not broken:
+            group = stratum(exchange.uncached_tokens, exchange.others)
+            times = (None, None) if exchange.retries else (exchange.ttft_s, exchange.tpot_s)
+            of_model[version] = of_model.get(version, Arm()).saw(group, *times)
 
     def told(self) -> dict[str, Any]:
         """As plain values, for `evidence` elsewhere."""
         return {
-            model: {version: msgspec.to_builtins(arm) for version, arm in arms.items()}
+            model: {
+                version: msgspec.to_builtins(arm, str_keys=True) for version, arm in arms.items()
+            }
             for model, arms in self._arms.items()
         }
 
@@ -61,6 +63,6 @@ def evidence(told: Iterable[Mapping[str, Any]]) -> Evidence:
         for model, arms in one.items():
             of_model = found.setdefault(model, {})
             for version, arm in arms.items():
-                seen = msgspec.convert(arm, Arm)
+                seen = msgspec.convert(arm, Arm, strict=False)
                 of_model[version] = of_model.get(version, Arm()).and_also(seen)
     return found

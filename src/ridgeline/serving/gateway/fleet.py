@@ -259,11 +259,11 @@ class Fleet:
         detail = msgspec.json.encode({"view": view, "route": answer})
         self._last[model] = answer.replica
         chosen = self._replicas[answer.replica]
-        alone = not chosen.view.running
+        others = chosen.view.running
         self._index.record(chosen.id, wanted.blocks.hashes)
         sent = chosen.took(answer.uncached_tokens)
         self.does(chosen)
-        return Dispatch(self, chosen, answer, sent, detail, now_ns, alone)
+        return Dispatch(self, chosen, answer, sent, detail, now_ns, others)
 
     def _candidates(self, wanted: Wanted, tried: frozenset[str]) -> list[Replica]:
         """Who may be chosen: those of the caller's version, or all where none of them is left."""

@@ -97,7 +97,7 @@ class Counting(Protocol):
 class Dispatch:
     """A request on its way to the replica that was chosen; to be closed once it has ended.
 
-    `detail` is the decision with all that it depended on, as JSON.
+    `detail` is the decision with all that it depended on, as JSON; `others` were there already.
     """
 
     fleet: Counting
@@ -106,7 +106,7 @@ class Dispatch:
     sent: Sent
     detail: bytes
     began_ns: int
-    alone: bool
+    others: int
 
     @property
     def warm_tokens(self) -> int:
@@ -120,7 +120,7 @@ class Dispatch:
         if self.sent.is_decoding:
             return
         self.sent.prefilled()
-        if self.alone:
+        if not self.others:
             self.fleet.prefilled(model, self.sent.uncached_tokens, now_ns - self.began_ns)
 
     def close(self) -> None:

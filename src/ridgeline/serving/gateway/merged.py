@@ -70,7 +70,7 @@ def _latency(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _arms(statuses: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        model: {version: msgspec.to_builtins(arm) for version, arm in arms.items()}
+        model: {version: msgspec.to_builtins(arm, str_keys=True) for version, arm in arms.items()}
         for model, arms in evidence(one["arms"] for one in statuses).items()
     }
 

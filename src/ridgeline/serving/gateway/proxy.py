@@ -207,16 +207,20 @@ class Proxy:
             try:
                 return await attempt.run(path, body)
             except CutError as error:
+                exchange.failed_at(dispatch.replica.address.version)
                 self.fleet.saw(dispatch.replica, Sign.REFUSED)
                 tried |= {dispatch.replica.id}
                 failure = error
             except RetryableError as error:
                 # A kept connection may just have been old: its replica gets a second chance.
                 if failure is not None or not error.stale:
+                    exchange.failed_at(dispatch.replica.address.version)
                     self.fleet.saw(dispatch.replica, Sign.REFUSED)
                     tried |= {dispatch.replica.id}
                 failure = error
             except BusyError as error:
+                if of_status(error.answer.status).outcome is Outcome.FAILED:
+                    exchange.failed_at(dispatch.replica.address.version)
                 tried |= {dispatch.replica.id}
                 failure = error
             finally:
@@ -250,6 +254,8 @@ class Proxy:
             chosen = dispatch.replica.address
             exchange.routed(chosen.id, chosen.version, dispatch.route.reason, dispatch.detail)
             exchange.warm_tokens = dispatch.warm_tokens
+            exchange.uncached_tokens = dispatch.sent.uncached_tokens
+            exchange.others = dispatch.others
             exchange.retries += failure is not None
             exchange.rule = self.config.model(wanted.model).rule
             self.metrics.routed(wanted.model, exchange.rule, exchange.warm_tokens)

@@ -32,7 +32,7 @@ class Exchange:
     replica's no: whether the client stayed to its end changes neither. `ended_ns` is 0 until the
     answer's end was sent, and so are the other times until what they name has happened. `reasons`
     has what each policy decided, by its name; `warm_tokens` of the prompt were believed to be in
-    the chosen replica's cache.
+    the chosen replica's cache, `uncached_tokens` not, and `others` were there.
     """
 
     id: str
@@ -55,6 +55,7 @@ class Exchange:
     refused: bool = False
     left: bool = False
     decisions: list[bytes] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     asked: bytes = b""
     told: bytearray | None = None
     usage: Usage | None = None
@@ -65,6 +66,8 @@ class Exchange:
     rule: str = ""
     reasons: dict[str, str] = field(default_factory=dict)
     warm_tokens: int = 0
+    uncached_tokens: int = 0
+    others: int = 0
     resumed: int = 0
     usd: Decimal = Decimal(0)
     basis: str = ""
@@ -123,6 +126,10 @@ class Exchange:
         """An answer has begun; what earlier attempts met is past, but for a client that left."""
         if not self.left:
             self.status, self.error = status, ""
+
+    def failed_at(self, version: str) -> None:
+        """A replica of this version failed it, whoever may answer it then."""
+        self.failures.append(version)
 
     def abandoned(self) -> None:
         """The client left before its answer was complete."""

@@ -67,13 +67,16 @@ class Seen:
 
     `has_room` says whether the machine can hold the new version beside the old one, `is_alike`
     whether it answers as its reference does (`likeness` says how). `ready` are the new version's
-    replicas that take requests. `judgement` is the gate's for the current step. `wish` is the
+    replicas that take requests; `was_ready` says that some were since whoever decides has been
+    watching, which is `watched_s`. `judgement` is the gate's for the current step. `wish` is the
     operator's: "promote" or "abort".
     """
 
     now_ns: int
     has_room: bool | None = None
     ready: int = 0
+    was_ready: bool = False
+    watched_s: float = 0.0
     is_alike: bool | None = None
     likeness: str = ""
     judgement: Judgement | None = None
@@ -122,8 +125,10 @@ def _checked(rollout: Rollout, seen: Seen, plan: Plan) -> Rollout:
 
 
 def _judged(rollout: Rollout, seen: Seen, plan: Plan) -> Rollout:
-    if not seen.ready:
+    if not seen.ready and seen.was_ready:
         return _to(rollout, Phase.BACK, seen, "none of its replicas is ready any more")
+    if not seen.ready and seen.watched_s > plan.start_most_s:  # since a controller began anew
+        return _to(rollout, Phase.BACK, seen, f"not ready after {plan.start_most_s:g} s")
     verdict = seen.judgement.verdict if seen.judgement else Verdict.WAIT
     said = seen.judgement.reason if seen.judgement else ""
     if verdict is Verdict.FAIL:
