@@ -46,3 +46,21 @@ def test_counts_far_apart_are_a_finding_and_change_no_charge(
 
 def test_a_whole_answer_has_no_events_to_compare_with() -> None:
     assert reckoned(Usage(1, 500), 0, stream=False).finding == ""
+
+
+@pytest.mark.parametrize(
+    "usage", [Usage(-5, -10), Usage(7, 10**30), Usage(10**12, 1), Usage(9, 9, Details(-1))]
+)
+def test_a_usage_that_cannot_be_is_none(usage: Usage) -> None:
+    found = reckoned(usage, 7)
+    assert found.actual == Actual("r", 200, 40, 0, 7, "own count")
+    assert "cannot be" in found.finding
+
+
+def test_more_of_an_answer_than_was_allowed_is_not_charged() -> None:
+    allowed = Counted(40, 5, most_output_tokens=5)
+    found = reckon(Usage(7, 10**9), allowed, replica="r", status=200, stream=True)
+    assert (found.actual.output_tokens, found.actual.basis) == (5, "usage")
+    assert "allowed" in found.finding
+    exact = reckon(Usage(7, 5), allowed, replica="r", status=200, stream=True)
+    assert (exact.actual.output_tokens, exact.finding) == (5, "")

@@ -150,9 +150,24 @@ async def test_a_replica_that_died_is_asked_again_when_it_is_back(setting: Setti
 async def test_of_a_replica_that_stays_away_what_was_streamed_is_charged(setting: Setting) -> None:
     await setting.begin("req-1", "a", streamed=5)
     setting.logs.silent = {"a"}
+    assert await setting.recovery.round() == 1
     setting.advance(30)
     assert await setting.recovery.round() == 0
     assert setting.entry() == ("a", 100, 5, "streamed")
+
+
+async def test_a_gateway_that_was_away_for_long_still_waits_for_its_replicas(
+    setting: Setting,
+) -> None:
+    await setting.begin("req-1", "a", streamed=5)
+    setting.advance(3600)
+    setting.logs.silent = {"a"}  # it was just started again, and no replica has joined it yet
+    assert await setting.recovery.round() == 1
+    setting.advance(5)
+    setting.logs.silent = set()
+    setting.logs.note("a", "req-1", 90, 6)
+    assert await setting.recovery.round() == 0
+    assert setting.entry() == ("a", 90, 6, "replica log")
 
 
 async def test_a_retry_is_not_charged_twice(setting: Setting) -> None:
@@ -195,6 +210,7 @@ async def test_what_no_replica_knows_is_released_after_a_while(setting: Setting)
 
 async def test_a_replica_that_is_no_longer_there_ends_the_waiting_too(setting: Setting) -> None:
     await setting.begin("req-1", "gone", streamed=2)
+    assert await setting.recovery.round() == 1
     setting.advance(30)
     assert await setting.recovery.round() == 0
     assert setting.entry() == ("gone", 100, 2, "streamed")

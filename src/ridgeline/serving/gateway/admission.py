@@ -42,7 +42,8 @@ class Admitted:
     """A request that may run now; `body` is what a replica gets.
 
     `way` says how a stream that is cut can go on at another replica; None where it cannot.
-    `must_be_read` says that only the answer's end will tell what it used.
+    `must_be_read` says that only the answer's end will tell what it used. `most_output_tokens` of
+    all its answers were allowed; None where the replica was told no bound.
     """
 
     caller: Caller
@@ -53,6 +54,7 @@ class Admitted:
     ledger: Ledger
     way: Way | None
     must_be_read: bool
+    most_output_tokens: int | None
 
 
 @dataclass(slots=True)
@@ -98,6 +100,7 @@ class Admission:
         limits = (caller.tenant_limits, caller.key_limits)
         if most and asked_most is None and needs_bound(limits, settings.price):
             body = with_most_tokens(body, most)
+            asked_most = most
         output_tokens = _bounded(most, call.choices)
         ask = Ask(
             exchange.id, caller, call.model, path, wanted.most_input_tokens, output_tokens,
@@ -126,7 +129,8 @@ class Admission:
             limits=limits,
             price=settings.price,
         )
-        return Admitted(caller, call, body, wanted, ticket, self.ledger, way, read)
+        told = None if asked_most is None else asked_most * call.choices
+        return Admitted(caller, call, body, wanted, ticket, self.ledger, way, read, told)
 
     def ended(self, exchange: Exchange, admitted: Admitted) -> None:
         """Charge what it used: known now, or found out by the recovery. Nobody waits for it."""
@@ -158,7 +162,9 @@ class Admission:
             await asyncio.wait(self._settling)
 
     def _charge(self, exchange: Exchange, admitted: Admitted) -> None:
-        counted = Counted(admitted.wanted.input_tokens, exchange.contents)
+        counted = Counted(
+            admitted.wanted.input_tokens, exchange.contents, admitted.most_output_tokens
+        )
         reckoned = reckon(
             exchange.usage,
             counted,

@@ -226,6 +226,8 @@ class Proxy:
             finally:
                 dispatch.close()
         assert failure is not None, "where nobody could be chosen at first, `choose` has raised"
+        if self.upstream.closed:
+            failure = RetryableError("the gateway is shutting down", stale=False)
         if asked.relay is not None:
             return await asked.relay.give_up(failure)
         return _last_word(failure, exchange)
@@ -239,6 +241,8 @@ class Proxy:
     ) -> Dispatch | None:
         """Who is asked now, already counted there; None where it must end with the failure."""
         left = self.budget
+        if failure is not None and self.upstream.closed:
+            return None
         if failure is not None:
             after = left.spend()
             if after is None or exchange.retries >= self.config.retries:

@@ -69,6 +69,8 @@ class Recovery:
         self._every_s = every_s
         self._patience = patience or Patience()
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
+        #: When we first asked for each request: before that no replica could have answered us.
+        self._asked_ns: dict[str, int] = {}
         #: Replicas that did not answer in this round: nobody waits for them a second time.
         self._silent: set[str] = set()
         #: Called with the basis of each entry that was written afterwards.
@@ -87,6 +89,8 @@ class Recovery:
         """Settle what can be; how many are still open."""
         self._silent.clear()
         rows = await self._ledger.orphans()
+        open_now = {row.request_id for row in rows}
+        self._asked_ns = {one: at for one, at in self._asked_ns.items() if one in open_now}
         settled = await asyncio.gather(*(self._settle(row) for row in rows))
         return settled.count(False)
 
@@ -94,7 +98,9 @@ class Recovery:
         async with self._slots:
             attempts = await self._attempts(row)
         assert row.ended_ns is not None, row
-        asked_s = (self._ledger.clock() - row.ended_ns) / 1e9
+        now_ns = self._ledger.clock()
+        since_ns = max(row.ended_ns, self._asked_ns.setdefault(row.request_id, now_ns))
+        asked_s = (now_ns - since_ns) / 1e9
         lost = Lost(attempts, row.streamed_tokens, row.input_tokens, asked_s)
         conclusion = conclude(lost, self._patience)
         if isinstance(conclusion, Wait):

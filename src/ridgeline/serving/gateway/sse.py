@@ -18,6 +18,8 @@ _IDS = re.compile(rb',\s?"(?:prompt_)?token_ids":\s?(?:\[[^\]]*\]|null)')
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _DONE = b"[DONE]"
 _TOKEN_BYTES = 4
+#: More than any request has: what a replica says beyond it is a mistake.
+MOST_TOKENS = 2**31
 
 
 class Details(msgspec.Struct):
@@ -32,6 +34,14 @@ class Usage(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: Details | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a request can have used so much, or so little."""
+        details = self.prompt_tokens_details
+        cached_tokens = (details.cached_tokens or 0) if details else 0
+        said = (self.prompt_tokens, self.completion_tokens, cached_tokens)
+        return all(0 <= tokens <= MOST_TOKENS for tokens in said)
 
 
 class _Delta(msgspec.Struct):

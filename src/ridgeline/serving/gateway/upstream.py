@@ -75,6 +75,7 @@ class Upstream:
         self.timeouts = timeouts
         self._session: ClientSession | None = None
         self._pool = Pool(KEEPALIVE_S)
+        self.closed = False
 
     def open(self) -> ClientSession:
         """The session that looks at replicas. Requests go over connections of their own."""
@@ -89,6 +90,7 @@ class Upstream:
 
     async def close(self) -> None:
         """Close every connection; answers that still come over one end there."""
+        self.closed = True
         await self._pool.close()
         if self._session is not None:
             await self._session.close()

@@ -18,6 +18,9 @@ from ridgeline.serving.gateway.merged import merged_status
 from ridgeline.serving.gateway.metrics_merge import merge
 from ridgeline.serving.policy.split import Split
 
+#: How long the last words may take to reach clients.
+_PARTING_S = 2.0
+
 Mount = Callable[[Gateway, Callable[[], Awaitable[Mapping[str, Any]]]], None]
 
 
@@ -37,6 +40,9 @@ class Work:
         closed = asyncio.create_task(self._closed.wait())
         await asyncio.wait([hearing, closed], return_when=asyncio.FIRST_COMPLETED)
         if self._gateway is not None:
+            if not closed.done():  # the parent is gone: clients are told, and not just cut
+                await self._gateway.hang_up()
+                await self._gateway.drain(_PARTING_S)
             await self._gateway.close()
         for task in (hearing, closed):
             task.cancel()
