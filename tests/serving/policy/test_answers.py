@@ -45,7 +45,7 @@ def test_differences_and_shares_keep_their_bounds(before, now):
     those = [pair(*(Answer(tuple(step(*each) for each in told)) for told in (before, now)))]
     measured = measure(those)
     if measured is not None:
-        assert 0 <= measured.difference <= 20
+        assert 0 <= measured.difference <= 10
         assert 0 <= measured.same_top <= 1
 
 

@@ -50,6 +50,7 @@ WORSE = {one: read(40, -0.35) for one in SHORT if one is not Category.DEFAULTS}
         ({one: read(40, -2.0) for one in SHORT}, ["weights"]),
         ({Category.DEFAULTS: read(40, -0.2, "abxxxxxxxx")}, ["sampling defaults"]),
         ({Category.STRUCTURED: Answer(refused="400 no schemas here")}, ["refused"]),
+        ({Category.STRUCTURED: read(40, -3.0)}, ["structured output"]),
         ({one: read(20, -3.0) for one in CHATS} | {Category.LONG: read(900)},
          ["context", "template"]),
         ({one: read(20, -3.0) for one in CHATS} | {Category.CHARACTERS: read(40, -0.35)},

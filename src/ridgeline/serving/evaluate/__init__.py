@@ -1,0 +1,1 @@
+"""Answers of a running deployment beside a reference, for `ridgeline evaluate` and rollouts."""
