@@ -36,9 +36,11 @@ def replica(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def _event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
     assert process.stdout is not None
-    event: dict[str, Any] = json.loads(process.stdout.readline())
-    assert event["event"] == name
-    return event
+    while True:
+        event: dict[str, Any] = json.loads(process.stdout.readline())
+        if event["event"] != "stage":
+            assert event["event"] == name
+            return event
 
 
 def ask(url: str, path: str, body: dict[str, Any] | None = None, **headers: str) -> Any:

@@ -167,7 +167,7 @@ async def test_it_listens_while_it_loads_and_says_so(folder: Path) -> None:
         await told.until("ready")
         stages = [event["event"] for event in told.said]
     assert statuses <= {200, 503}  # a tiny model may be there at once
-    assert stages == ["listening", "stage", "ready"]
+    assert stages == ["listening", "stage", "stage", "ready"]
 
 
 async def test_leaving_refuses_what_is_new(tiny: Running, api: openai.AsyncOpenAI) -> None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline import event_loop
 from ridgeline.errors import ModelError
+from ridgeline.launch.start_clock import StartClock, process_began_s, stage_event
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.embedding_batch import Batcher
 from ridgeline.serving.engine.embedding_endpoints import EmbeddingReplica, Loaded, make_app
 from ridgeline.serving.engine.environment import engine_environment
+from ridgeline.serving.engine.read_ahead import read_ahead
 from ridgeline.serving.engine.replica import Limits, State, shutting_down
 from ridgeline.serving.http_guard import GuardedServer, Patience
 from ridgeline.serving.usage_log import UsageLog
@@ -55,9 +57,11 @@ def serve_embeddings(
             "an embedding model computes in float32 only", where="dtype", remedy="leave dtype out"
         )
 
+    began_s = process_began_s(os.getpid())
+
     async def main() -> None:
         replica = EmbeddingReplica(name, config, limits or Limits(), log or UsageLog(None))
-        front = EmbeddingFront(replica, api_key, patience or Patience(), said)
+        front = EmbeddingFront(replica, api_key, patience or Patience(), said, began_s)
         event_loop.on_signals(front.leave)
         await front.live(host, port)
 
@@ -69,10 +73,20 @@ class EmbeddingFront:
     """One replica's life, from listening to gone."""
 
     def __init__(
-        self, replica: EmbeddingReplica, key: str | None, patience: Patience, said: Said
+        self,
+        replica: EmbeddingReplica,
+        key: str | None,
+        patience: Patience,
+        said: Said,
+        began_s: float | None = None,
     ) -> None:
+        """`began_s`: since when it starts; None for now."""
         self._replica = replica
         self._said = said
+        self._clock = StartClock(
+            time.monotonic() if began_s is None else began_s,
+            lambda *turn: said(stage_event(*turn)),
+        )
         self._aside = Aside()
         self._server = GuardedServer(make_app(replica, key, patience, self._aside), patience)
         self._leave = asyncio.Event()
@@ -112,9 +126,8 @@ class EmbeddingFront:
 
     async def _serve(self) -> None:
         """Load, then compute for as long as nobody says otherwise."""
-        self._said({"event": "stage", "stage": "loading"})
         try:
-            model = await asyncio.to_thread(_load, self._replica.config)
+            model = await self._load()
         except ModelError as error:
             told = {"problem": error.problem, "where": error.where, "remedy": error.remedy}
             self._said({"event": "failed", **told})
@@ -123,8 +136,24 @@ class EmbeddingFront:
         self._replica.ready(Loaded(model, batcher))
         about = {"max_model_len": model.shape.longest, "vocab_size": model.shape.vocab}
         how = {"dtype": "fp32", "threads": model.threads, "kernels": "torch"}
-        self._said({"event": "ready", **about, **how, "stages_s": model.stages_s})
+        stages_s = {**self._clock.spent_s, **model.stages_s}
+        self._said({"event": "ready", **about, **how, "stages_s": stages_s})
         await batcher.run()
+
+    async def _load(self) -> "EmbeddingModel":
+        """Torch, then the weights; each in a thread."""
+        config = self._replica.config
+        self._clock.begin("import")
+        read_ahead(config)
+        load = await asyncio.to_thread(_imported)
+        self._clock.begin("load")
+        return await asyncio.to_thread(
+            load,
+            config.model,
+            longest=config.max_model_len,
+            threads=config.threads,
+            began_s=time.monotonic(),
+        )
 
     async def _either(self, task: asyncio.Task[Any], event: asyncio.Event) -> None:
         """Until the task is done or the event is set."""
@@ -133,11 +162,8 @@ class EmbeddingFront:
         waiting.cancel()
 
 
-def _load(config: EngineConfig) -> "EmbeddingModel":
-    began_s = time.monotonic()
+def _imported() -> type["EmbeddingModel"]:
     os.environ.update(engine_environment())  # torch's OpenMP reads it when it is first imported
     from ridgeline.serving.engine.embedding_model import EmbeddingModel
 
-    return EmbeddingModel(
-        config.model, longest=config.max_model_len, threads=config.threads, began_s=began_s
-    )
+    return EmbeddingModel

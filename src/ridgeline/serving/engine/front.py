@@ -9,6 +9,9 @@ and ends with its engine, saying so.
 
 import asyncio
 import gc
+import multiprocessing
+import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,6 +20,7 @@ from aiohttp import web
 
 from ridgeline import event_loop
 from ridgeline.errors import ModelError
+from ridgeline.launch.start_clock import PROCESS, process_began_s
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.asking import Bounds
 from ridgeline.serving.engine.config import EngineConfig
@@ -60,7 +64,8 @@ def serve(
     since the engine's start is the longest wait; it is ended here in every case. `log` is
     where each request's tokens are counted; None counts them nowhere.
     `said` hears of each stage as an event: "listening" (with `url`), "stage" (with `stage`),
-    "ready" (with what the engine told of itself), "failed" (problem, where, remedy).
+    "ready" (with what the engine told of itself, and all `stages_s` of the start), "failed"
+    (problem, where, remedy).
 
     Raises ModelError where the model cannot be served, LaunchError where the address is taken
     or the engine dies.
@@ -86,6 +91,7 @@ class Front:
         self._server = GuardedServer(make_app(replica, patience, self._aside), patience)
         self._leave = asyncio.Event()
         self._at_once = asyncio.Event()
+        self._before_s = 0.0
 
     def leave(self) -> None:
         """Drain and go; asked a second time, go without draining."""
@@ -95,6 +101,7 @@ class Front:
 
     async def live(self, host: str, port: int, engine: EngineProcess) -> None:
         """Until asked to leave. Raises ModelError or LaunchError where that was not the end."""
+        self._before_s = _before_engine_s()
         try:
             link = await engine.connect(self._replica.log)
             try:
@@ -135,6 +142,8 @@ class Front:
         """Load the tokenizer while the engine loads the weights; False if the engine dies."""
         self._said({"event": "stage", "stage": "loading"})
         config = self._replica.config
+        engine_started_s: list[float] = []
+        link.started.add_done_callback(lambda _: engine_started_s.append(time.monotonic()))
         try:
             files, template, longest_bytes = await asyncio.to_thread(_open, config)
             outcome = await link.started
@@ -153,7 +162,11 @@ class Front:
         gc.collect()
         gc.freeze()
         self._replica.ready(Loaded(link, outcome, prompts, bounds))
-        self._said({**msgspec.to_builtins(outcome), "event": "ready"})
+        stages_s = dict(outcome.stages_s)
+        stages_s[PROCESS] = stages_s.get(PROCESS, 0.0) + self._before_s
+        # What we did after the engine's first token: nothing, unless the tokenizer took longer.
+        stages_s["front"] = time.monotonic() - engine_started_s[0]
+        self._said({**msgspec.to_builtins(outcome), "event": "ready", "stages_s": stages_s})
         return True
 
     async def _drain(self, link: EngineLink) -> None:
@@ -186,6 +199,13 @@ def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Applicat
         ]
     )
     return app
+
+
+def _before_engine_s() -> float:
+    """What passed in this process before it started the engine's."""
+    began_s = process_began_s(os.getpid())
+    engines = (one.pid for one in multiprocessing.active_children())
+    return min((process_began_s(pid) - began_s for pid in engines if pid), default=0.0)
 
 
 def _open(config: EngineConfig) -> tuple[ModelFiles, ChatTemplate, int]:

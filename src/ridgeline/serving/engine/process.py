@@ -24,6 +24,7 @@ from typing import Protocol, cast
 import msgspec
 
 from ridgeline.errors import RidgelineError
+from ridgeline.launch.start_clock import StartClock, process_began_s
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.messages import (
     Abort,
@@ -35,6 +36,7 @@ from ridgeline.serving.engine.messages import (
     Stop,
     ToEngine,
 )
+from ridgeline.serving.engine.read_ahead import read_ahead
 
 _RECEIVE_BYTES = 1 << 20
 _LENGTH_BYTES = 4
@@ -169,15 +171,21 @@ def _take(engine: Engine, messages: list[ToEngine]) -> bool:
 
 def _start(channel: Channel, config: EngineConfig, make_engine: str) -> Engine:
     """An engine that has generated its first token; a failure is told to the front."""
+    clock = StartClock(process_began_s(os.getpid()))
+    clock.begin("import")
+    read_ahead(config)
     module, _, name = make_engine.partition(":")
     make = cast("MakeEngine", getattr(importlib.import_module(module), name))
+    clock.begin("weights")
     try:
         engine = make(config)
         started = engine.started()
     except RidgelineError as error:
         channel.send(Failed(error.problem, error.where, error.remedy))
         sys.exit(2)
-    channel.send(started)
+    # The engine knows what it loaded, the clock what came before.
+    stages_s = {**clock.spent_s, **started.stages_s}
+    channel.send(msgspec.structs.replace(started, stages_s=stages_s))
     return engine
 
 

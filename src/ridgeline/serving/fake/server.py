@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -17,6 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from ridgeline import event_loop
 from ridgeline.errors import LaunchError
+from ridgeline.launch.start_clock import StartClock, process_began_s, stage_event
 from ridgeline.serving.fake.faults import Fault, parse
 from ridgeline.serving.fake.generating import Endpoints
 from ridgeline.serving.fake.pages import Pages
@@ -120,23 +122,27 @@ def serve(
 ) -> int:
     """Serve until SIGTERM or Ctrl-C, then drain; returns the exit status 0.
 
-    `starting_s` passes before it listens. `said` hears "listening" (with `url`) and "ready".
+    `starting_s` passes before it listens. `said` hears "listening" (with `url`), "stage" as
+    `engine.front` says it, and "ready" with what each stage really took.
     Raises LaunchError where the address is taken.
     """
+    clock = StartClock(process_began_s(os.getpid()), lambda *turn: said(stage_event(*turn)))
 
     async def main() -> None:
         leave = asyncio.Event()
         event_loop.on_signals(leave.set)
         leaving = asyncio.create_task(leave.wait())
+        clock.begin("starting")
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(leaving), starting_s)
         async with FakeReplica(setup, faults=faults, host=host, port=port, die=die) as replica:
             said({"event": "listening", "url": replica.url})
+            clock.begin("loading")
             loading = asyncio.create_task(replica.ready())
             await asyncio.wait({loading, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not leaving.done():
-                stages_s = {"starting": starting_s, "loading": setup.loading_s}
-                about = {"url": replica.url, "model": setup.name, "stages_s": stages_s}
+                clock.end()
+                about = {"url": replica.url, "model": setup.name, "stages_s": clock.spent_s}
                 said({"event": "ready", **about})
             await leaving
             await replica.drain()
