@@ -20,11 +20,20 @@ def status(*replicas, queued=0, held=0):
 
 def test_all_that_waits_anywhere_is_seen() -> None:
     seen = status(
-        replica(running=3, waiting=2, in_flight=1), replica(in_flight=4), queued=5, held=6
+        replica(running=3, waiting=2, in_flight=1),
+        replica(in_flight=8, running=2),
+        queued=5,
+        held=6,
     )
     look = look_of(seen, "m", 2, 7)
-    assert (look.running, look.waiting, look.queued, look.ready) == (3 + 4, 2, 11, 2)
+    assert (look.running, look.waiting, look.queued, look.ready) == (9 - 2, 2, 11, 2)
     assert look.demand == 20
+
+
+def test_a_request_that_ended_here_and_began_there_is_one() -> None:
+    """The first one's report is older than the end, the second one's than the beginning."""
+    seen = status(replica(running=4, in_flight=3), replica(running=4, in_flight=5))
+    assert look_of(seen, "m", 2, 7).demand == 8
 
 
 @pytest.mark.parametrize(
