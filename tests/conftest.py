@@ -82,8 +82,9 @@ _OUTCOMES: pytest.StashKey[dict[str, str]] = pytest.StashKey()
 
 @pytest.fixture(autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes into the user's own cache or state."""
+    """No test writes into the user's own state or model store."""
     monkeypatch.setenv("RIDGELINE_STATE", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv("RIDGELINE_MODELS", str(tmp_path_factory.mktemp("models")))
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ def test_servers_that_run_already_join_by_url():
         ("models: [{name: a, model: m, engine: {kv_cache: lots}}]", ["engine.kv_cache: 'lots' is not a size"]),
         ("models: [{name: a, model: m, engine: {kv_cache: 0}}]", ["engine.kv_cache", "more than 0"]),
         ("models: [{name: a, model: m, engine: {dtype: int3}}]", ["engine.dtype: 'int3'", "'bf16', 'fp32' or 'int8'"]),
-        ("models: [{name: a, model: m, engine: {kind: sglan}}]", ["models[0].engine", "'ridgeline', 'fake', 'url'"]),
+        ("models: [{name: a, model: m, engine: {kind: sglan}}]", ["models[0].engine", "'vllm', 'sglang', 'fake', 'url'"]),
         ("models: [{name: a}]", ["models[0]", "needs `model`"]),
         ("models: [{name: a, engine: {kind: url, urls: [ftp://x]}}]", ["models[0].engine", "ftp://x"]),
         ("models: [{name: a, engine: {kind: url, urls: ['http://h:99999']}}]", ["models[0].engine", "h:99999"]),

@@ -63,8 +63,8 @@ def start_up(default_model: str) -> Iterator[Callable[..., Up]]:
     """Starts a platform of the test's own; one that is left over is ended."""
     running: list[Up] = []
 
-    def start(**options: Path) -> Up:
-        running.append(run_up(**options))
+    def start(*arguments: str, **options: Path) -> Up:
+        running.append(run_up(*arguments, **options))
         return running[-1]
 
     yield start

@@ -1,6 +1,7 @@
 """`ridgeline bench`: measure an OpenAI-compatible server under load; compare two measurements.
 
-`bench engine`, which needs no server, is in `bench_engine`.
+`bench engine`, which needs no server, is in `bench_engine`; `bench cold-start`, which starts its
+own, in `bench_cold_start`.
 
 Exit status: 0; 1 where the answer is no (goodput below --attainment, no load held, nothing was
 answered, a run flagged, the client was the bottleneck); 2 bad input; 130 after Ctrl-C.
@@ -16,6 +17,7 @@ from typing import Any
 
 import click
 
+from ridgeline.cli.bench_cold_start import cold_start
 from ridgeline.cli.bench_engine import engine
 from ridgeline.cli.extras import needs
 from ridgeline.errors import BenchError, SpecError
@@ -32,6 +34,7 @@ def bench() -> None:
     """Measure a server under load."""
 
 
+bench.add_command(cold_start)
 bench.add_command(engine)
 
 

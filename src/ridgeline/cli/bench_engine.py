@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ridgeline.catalog.packaged import DEFAULT_MODEL, find_model
+from ridgeline.catalog.packaged import DEFAULT_MODEL
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
 from ridgeline.paths import cache_home
+from ridgeline.serving.models.weights import weights
 
 if TYPE_CHECKING:
     from ridgeline.serving.engine.step_profile import Profile
@@ -68,7 +69,7 @@ def _measured(model: str, given: dict[str, Any]) -> "Profile":
 
     batch, context = given["batch"] or 16, given["context"] or 256
     steps = given["steps"] or (PROMPTS if given["prompt"] else DECODE_STEPS)
-    found = find_model(model)
+    found = click.get_current_context().with_resource(weights(model))
     architecture = open_model(found).architecture
     kept = cache_dtype(given["dtype"], given["kv_cache_dtype"])
     tokens = given["prompt"] or context + tokens_spoken(batch, context, steps)

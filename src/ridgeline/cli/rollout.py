@@ -4,17 +4,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from ridgeline.cli.databases import database_option, echo_json, json_option, named_url
+from ridgeline.cli.engine_settings import engine_settings
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
+from ridgeline.serving.models.weights import settled, stored
 from ridgeline.serving.spec import ModelSpec
 from ridgeline.spec import checked, load
 from ridgeline.units import parse_seconds
@@ -56,7 +57,7 @@ def start(
     as_json: bool,
 ) -> None:
     """Begin a rollout of MODEL."""
-    now, changed = _model(spec, model), _settings(settings)
+    now, changed = settled(_model(spec, model)), engine_settings(settings)
     shares = tuple(_share(step, "--steps") for step in steps.split(","))
     worse, keep_s = _share(effect, "--effect", most=10.0), _seconds(keep)
     with _log(spec, database) as log:
@@ -66,7 +67,10 @@ def start(
         from ridgeline.serving.policy.rollout import Plan
 
         old = log.live(model, version_of(now))
-        new = Version(weights or old.model, {**old.engine, **changed})
+        version = stored(weights)
+        its = {} if version is None else version.engine
+        named = weights if version is None else version.id  # a name may move, a rollout may not
+        new = Version(named or old.model, {**old.engine, **its, **changed})
         told = {"name": model, "model": new.model, "engine": dict(new.engine)}
         new = version_of(checked({"models": [told]}, name="--engine").models[0])
         plan = Plan(shares, keep_s=keep_s)
@@ -146,17 +150,6 @@ def _model(spec: Path, name: str) -> ModelSpec:
     raise SpecError(
         f"{spec} starts no replicas of a model {name!r}", where="MODEL", remedy=f"one of: {named}"
     )
-
-
-def _settings(given: tuple[str, ...]) -> dict[str, Any]:
-    """KEY=VALUE as YAML would have it."""
-    found = {}
-    for one in given:
-        key, equals, value = one.partition("=")
-        if not equals or not key:
-            raise SpecError(f"{one!r} is not KEY=VALUE", where="--engine", remedy="dtype=int8")
-        found[key] = yaml.safe_load(value)
-    return found
 
 
 def _share(text: str, where: str, most: float = 1.0) -> float:

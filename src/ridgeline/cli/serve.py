@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED, find_model
+from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED
 from ridgeline.cli.clients_key import clients_key
 from ridgeline.cli.extras import needs
 from ridgeline.launch.local import announce, leave_with_parent
 from ridgeline.paths import cache_home
+from ridgeline.serving.models.weights import shown_name, weights
 from ridgeline.units import parse_bytes
 
 
@@ -109,7 +110,7 @@ def serve(
 
     key = clients_key(api_key_env, host)
     config = EngineConfig(
-        model=find_model(model),
+        model=click.get_current_context().with_resource(weights(model)),
         dtype=dtype,
         kv_cache_dtype=kv_cache_dtype,
         threads=threads,
@@ -124,7 +125,7 @@ def serve(
     )
     if supervised:
         leave_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    shown = name or (model if model in PACKAGED else Path(model).stem.lower())
+    shown = name or (model if model in PACKAGED else shown_name(model))
     log = None if usage_log is None else UsageLog(usage_log)
     said = announce if supervised else say
     if is_encoder(config.model):

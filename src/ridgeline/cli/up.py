@@ -17,12 +17,14 @@ from rich.status import Status
 
 import ridgeline
 from ridgeline import event_loop
-from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED, find_model
+from ridgeline.catalog.packaged import DEFAULT_MODEL, PACKAGED
 from ridgeline.cli.extras import needs
 from ridgeline.errors import SpecError
+from ridgeline.serving.models.weights import shown_name, weights
 from ridgeline.serving.spec import (
     ModelSpec,
     Replicas,
+    RidgelineEngine,
     UrlEngine,
     check_address,
     is_loopback,
@@ -71,7 +73,7 @@ def up(
     if name is not None:
         platform = platform.model_copy(update={"name": _checked(name)})
     platform = _listen(platform, host, port)
-    if any(not isinstance(one.engine, UrlEngine) for one in platform.models):
+    if any(isinstance(one.engine, RidgelineEngine) for one in platform.models):
         needs("torch", "engine")
     from ridgeline.platform.live import LivePlatform
     from ridgeline.web.console import mount_console
@@ -92,7 +94,7 @@ def _checked(name: str) -> str:
 def _from_options(model: str | None, replicas: int | None, urls: tuple[str, ...]) -> Platform:
     """The platform that options describe: a model on our engine, servers by URL, or both."""
     named = model or DEFAULT_MODEL
-    name = named if named in PACKAGED else Path(named).stem.lower()
+    name = named if named in PACKAGED else shown_name(named)
     models = []
     if model or not urls:
         models.append(ModelSpec(name=name, model=named, replicas=Replicas(min=replicas or 1)))
@@ -176,7 +178,7 @@ class Screen:
         """A replica's stage while it starts; when it is ready, how long each took."""
         if event["event"] == "ready":
             spent = "  ".join(f"{name} {s:.1f} s" for name, s in event["stages_s"].items())
-            about = "makes words up"
+            about = event.get("engine", "makes words up")
             if "dtype" in event:
                 about = f"{event['dtype']}, {event['threads']} threads, {event['kernels']}"
             self._say(f"  [green]ready[/]  {escape(replica)}   {about}   {spent}")
@@ -236,11 +238,12 @@ class Screen:
 
 def _embeds(model: ModelSpec) -> bool:
     """Whether it turns texts into vectors, as far as that can be seen from here."""
-    if model.model is None:
+    if model.model is None or not isinstance(model.engine, RidgelineEngine):
         return False
     from ridgeline.serving.engine.encoder_files import is_encoder
 
-    return is_encoder(find_model(model.model))
+    with weights(model.model) as path:
+        return is_encoder(path)
 
 
 def try_it(url: str, model: str, *, embeds: bool = False, key: str | None = None) -> str:

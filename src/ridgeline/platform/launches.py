@@ -4,35 +4,73 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ridgeline.catalog.packaged import find_model
+from ridgeline.errors import RidgelineError
 from ridgeline.launch.local import cores
 from ridgeline.paths import state_home
-from ridgeline.serving.control.replicas import Launch
-from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine
+from ridgeline.platform.devices import Devices
+from ridgeline.serving.control.foreign import ForeignLaunch
+from ridgeline.serving.control.programs import program_of
+from ridgeline.serving.control.replicas import Launch, Startable
+from ridgeline.serving.models.weights import told
+from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine, ServerEngine
 from ridgeline.spec import Platform
 
 
 def launch_of(
     platform: Platform, model: ModelSpec, logs: Path, *, label: str = ""
-) -> Callable[[int], Launch]:
+) -> Callable[[int], Startable]:
     """The launch of a model's replica of each number. `label` tells versions of a model apart.
 
     Raises ModelError where its weights are not here.
     """
+    name = f"{model.name}{label}"
+    folder = _in_one_folder(name)
+    if isinstance(model.engine, ServerEngine):
+        return _foreign_launch(model, name, logs / folder)
     if isinstance(model.engine, FakeEngine):
         arguments = ["fake-replica", *_fake_arguments(model, model.engine)]
     else:
         arguments = ["serve", *_arguments(model, _threads(platform))]
-    name = f"{model.name}{label}"
-    folder = _in_one_folder(name)
     usage = state_home() / platform.name / "usage"
 
-    def launch(number: int) -> Launch:
+    def launch(number: int) -> Startable:
         own = ["--usage-log", str(usage / f"{folder}-{number}")]
         log = logs / f"{folder}-{number}.log"
         return Launch(f"{name}-{number}", [*arguments, *own], log, {})
 
     return launch
+
+
+def _foreign_launch(model: ModelSpec, name: str, log: Path) -> Callable[[int], Startable]:
+    """The same for vLLM or SGLang. LaunchError where it or its devices are not here."""
+    program, devices = program_of(model, _where(model)), _devices(model)
+
+    def launch(number: int) -> Startable:
+        own = log.with_name(f"{log.name}-{number}.log")
+        return ForeignLaunch(f"{name}-{number}", program, own, devices.borrow)
+
+    return launch
+
+
+def has_devices(model: ModelSpec) -> bool:
+    """Whether one more replica of it would get its devices now."""
+    try:
+        return _devices(model).has_room()
+    except RidgelineError:  # there are not so many, or the driver does not answer
+        return False
+
+
+def _devices(model: ModelSpec) -> Devices:
+    """The devices of which each replica of the model gets some. SpecError, LaunchError."""
+    engine = model.engine
+    if not isinstance(engine, ServerEngine):
+        return Devices((), 0)
+    wanted = None if engine.devices == "auto" else engine.devices
+    return Devices.of(engine.tensor_parallel, wanted, model.replicas.most, _where(model))
+
+
+def _where(model: ModelSpec) -> str:
+    return f"models {model.name}.engine"
 
 
 def _threads(platform: Platform) -> int:
@@ -66,7 +104,7 @@ def _arguments(model: ModelSpec, threads: int) -> list[str]:
         "--draft-tokens": engine.draft_tokens,
     }
     caching = "--prefix-caching" if engine.prefix_caching else "--no-prefix-caching"
-    return [str(find_model(model.model)), *_told(options), caching]
+    return [told(model.model), *_told(options), caching]
 
 
 def _fake_arguments(model: ModelSpec, engine: FakeEngine) -> list[str]:

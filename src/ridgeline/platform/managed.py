@@ -11,25 +11,25 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Protocol
 
-from ridgeline.platform.launches import launch_of
+from ridgeline.platform.launches import has_devices, launch_of
 from ridgeline.serving.control.autoscaler import Scaling
 from ridgeline.serving.control.deployment import Deployment, Routing
 from ridgeline.serving.control.likeness import is_alike
 from ridgeline.serving.control.rollouts import Likeness
 from ridgeline.serving.control.room import room_for
+from ridgeline.serving.control.target import Target, target_of
 from ridgeline.serving.control.versions import Version, version_of
 from ridgeline.serving.gateway.config import ReplicaAddress
+from ridgeline.serving.models.weights import settled
 from ridgeline.serving.policy.scale import Settings, Step
 from ridgeline.serving.schedule import Floor, floor_at
-from ridgeline.serving.spec import ModelSpec, Scale, UrlEngine
+from ridgeline.serving.spec import ModelSpec, Replicas, UrlEngine
 from ridgeline.spec import Platform
 
 #: How long a replica that is not needed any more may take to end what it has.
 DRAIN_S = 600.0
 #: How long a start takes, until one was seen.
 START_S = 30.0
-#: Of a replica's slots, those that it should have in use.
-_FILLED = 0.8
 
 
 class Front(Routing, Protocol):
@@ -53,7 +53,11 @@ class Heard(Protocol):
 
 
 class ManagedModel:
-    """A model and its replicas. `failed` hears of a start that failed before any succeeded."""
+    """A model and its replicas.
+
+    `failed` hears where one that is always there fails to start before any start succeeded. Raises
+    SpecError where the spec names step times that the catalog has not.
+    """
 
     def __init__(
         self,
@@ -64,9 +68,10 @@ class ManagedModel:
         front: Callable[[], Front],
         failed: Callable[[Exception], None],
     ) -> None:
-        self.model = model
+        self.model = model = settled(model)
         self.spec_version = version_of(model)
         self.start_s: float | None = None
+        self._target = target_for(model)
         self._platform = platform
         self._logs = logs
         self._heard = heard
@@ -111,7 +116,8 @@ class ManagedModel:
         there = self._deployments.get(version.id)
         if there is not None and there.size:
             return True
-        return room_for(version.applied(self.model))
+        spec = version.applied(self.model)
+        return room_for(spec) and has_devices(spec)
 
     async def is_alike(self, version: Version) -> Likeness:
         """What a ready replica of it answers, beside its reference."""
@@ -149,6 +155,8 @@ class ManagedModel:
             "least": replicas.min,
             "most": replicas.most,
             "start_s": self.start_s,
+            "per_replica": self._target.per_replica,
+            "per_replica_source": self._target.source,
             "versions": [
                 {
                     "id": name,
@@ -167,11 +175,13 @@ class ManagedModel:
         """Whether there may be no replica at all."""
         return self.model.replicas.min == 0
 
+    async def announce(self) -> None:
+        """Whoever asks while no replica is ready is held: asleep, starting or died, one comes."""
+        await self._front().expect(self.model.name, self.start_s or START_S)
+
     async def start(self, live: Version) -> None:
         """The first replicas start, in this version. ModelError where its weights are gone."""
         self.runs({live.id: live}, {live.id: 1.0})
-        if self.sleeps:
-            await self._front().expect(self.model.name, self.start_s or START_S)
         self.resize(self.model.replicas.min)
 
     @property
@@ -181,7 +191,7 @@ class ManagedModel:
         floors = [Floor(one.at, one.min) for one in scale.cron]
         return Scaling(
             self.model.name,
-            settings_of(self.model, scale),
+            settings_of(self.model.replicas, self._target),
             lambda unix_s: floor_at(floors, scale.timezone, unix_s),
         )
 
@@ -198,8 +208,7 @@ class ManagedModel:
         if event["event"] == "ready":
             self._ready[version][replica] = self._urls[replica]
             self.start_s = event["start_s"]
-            if self.sleeps:
-                await self._front().expect(self.model.name, self.start_s)
+            await self.announce()
         await self._heard.said(replica, event)
 
     async def died(self, version: str, replica: str, reason: str) -> None:
@@ -213,7 +222,11 @@ class ManagedModel:
         await self._front().remove_replica(replica, grace_s)
 
     def _start_failed(self, error: Exception) -> None:
-        if self.start_s is None:
+        """Somebody waits for the first start of a model that is always there, and sees its end.
+
+        One that sleeps is started beside others that serve: they must not go down with it.
+        """
+        if self.start_s is None and not self.sleeps:
             self._failed(error)
 
 
@@ -237,16 +250,20 @@ class _OfVersion:
         await self.model.leaves(self.version, name, grace_s)
 
 
-def settings_of(model: ModelSpec, scale: Scale) -> Settings:
+def target_for(model: ModelSpec) -> Target:
+    """How many requests at once one of its replicas serves well. SpecError by `target_of`."""
+    assert not isinstance(model.engine, UrlEngine), "servers that run already are not scaled"
+    slots = model.replicas.slots or model.engine.max_seqs
+    return target_of(model.replicas.scale, slots)
+
+
+def settings_of(replicas: Replicas, target: Target) -> Settings:
     """What the policy is told of a model's spec."""
-    replicas, engine = model.replicas, model.engine
-    assert not isinstance(engine, UrlEngine), "servers that run already are not scaled"
-    target = scale.target_per_replica
-    slots = replicas.slots or engine.max_seqs
+    scale = replicas.scale
     return Settings(
         least=replicas.min,
         most=replicas.most,
-        per_replica=max(1.0, _FILLED * slots) if target == "auto" else target,
+        per_replica=target.per_replica,
         up=Step(scale.up.by, scale.up.every),
         down_after_s=scale.down.stabilise,
         zero_after_s=scale.zero_after,

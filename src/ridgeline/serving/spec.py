@@ -96,6 +96,66 @@ class FakeEngine(Part):
     faults: list[str] = Field(default_factory=list, description="see docs/guide/fake-replica.md")
 
 
+class ServerEngine(Part):
+    """A server of somebody else's, started and watched on this machine."""
+
+    tensor_parallel: int = Field(1, ge=1, description="devices that one replica splits a model on")
+    dtype: Literal["auto", "bf16", "fp16", "fp32", "fp8"] = Field(
+        "auto", description="what is computed in; auto: as the weights are"
+    )
+    kv_dtype: Literal["auto", "fp8"] = Field("auto", description="of cached keys and values")
+    max_model_len: int = Field(0, ge=0, description="longest sequence in tokens; 0: the model's")
+    max_seqs: int = Field(256, ge=1, description="sequences that run at once in a replica")
+    memory_share: float | None = Field(
+        None, gt=0, le=1, description="share of a device's memory that it takes; its own default"
+    )
+    args: list[str] = Field(default_factory=list, description="more arguments, as they are")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="more environment; secrets belong into ridgeline's own"
+    )
+    command: str | None = Field(None, description="the program, where it is not on PATH")
+    devices: list[Annotated[int, Field(ge=0)]] | Literal["auto"] = Field(
+        "auto", description="numbers of those it may use; auto: any free one; []: none is given"
+    )
+
+    @model_validator(mode="after")
+    def _is_ours_to_say(self) -> Self:
+        for one in self.args:
+            name = one.partition("=")[0].replace("_", "-")
+            if name in _OURS_TO_SAY:
+                raise ValueError(f"args: {name} is not yours to set; {_OURS_TO_SAY[name]}")
+        if self.devices != [] and _VISIBLE in self.env:
+            raise ValueError(f"env: write `devices` in place of {_VISIBLE}, or devices: [] too")
+        if self.devices != "auto" and len(set(self.devices)) < len(self.devices):
+            raise ValueError("devices: a device is named twice")
+        return self
+
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_FOR_GATEWAY = "the gateway must reach it"
+_OURS_TO_SAY = {
+    "--host": _FOR_GATEWAY,
+    "--port": _FOR_GATEWAY,
+    "--api-key": _FOR_GATEWAY,
+    "--served-model-name": "it is the model's `name`",
+    **dict.fromkeys(
+        ("--tensor-parallel-size", "-tp", "--tp", "--tp-size"), "write `tensor_parallel`"
+    ),
+}
+
+
+class VllmEngine(ServerEngine):
+    """`vllm serve`."""
+
+    kind: Literal["vllm"]
+
+
+class SglangEngine(ServerEngine):
+    """`sglang serve`."""
+
+    kind: Literal["sglang"]
+
+
 class Up(Part):
     """How fast replicas are added."""
 
@@ -193,11 +253,15 @@ class ModelSpec(Part):
 
     name: str = Field(min_length=1, description="the stable name that clients call")
     model: str | None = Field(
-        None, description="a packaged model's name, a GGUF file or a Hugging Face folder"
+        None,
+        description="a packaged model's name, a GGUF file, a Hugging Face folder, or store:NAME or "
+        "sha256:… of `ridgeline models`; "
+        "for vllm and sglang also a name that they find themselves",
     )
-    engine: Annotated[RidgelineEngine | FakeEngine | UrlEngine, Field(discriminator="kind")] = (
-        Field(default_factory=RidgelineEngine, description="what runs it")
-    )
+    engine: Annotated[
+        RidgelineEngine | VllmEngine | SglangEngine | FakeEngine | UrlEngine,
+        Field(discriminator="kind"),
+    ] = Field(default_factory=RidgelineEngine, description="what runs it")
     replicas: Replicas = Field(default_factory=Replicas)
     routing: Routing = Field(default_factory=Routing)
     price: PriceSpec = Field(default_factory=PriceSpec)
@@ -215,8 +279,10 @@ class ModelSpec(Part):
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:
-        if isinstance(self.engine, RidgelineEngine) and self.model is None:
-            raise ValueError("an engine of kind ridgeline needs `model`, the weights to load")
+        needs_weights = isinstance(self.engine, RidgelineEngine | ServerEngine)
+        if needs_weights and self.model is None:
+            kind = self.engine.kind
+            raise ValueError(f"an engine of kind {kind} needs `model`, the weights to load")
         if isinstance(self.engine, UrlEngine) and self.replicas.max is not None:
             raise ValueError("servers that run already are not scaled: leave replicas.max out")
         engine = self.engine

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from ridgeline.errors import ModelError
+from ridgeline.launch.local import Child
 from ridgeline.serving.control import deployment
 from ridgeline.serving.control.deployment import Deployment
 from ridgeline.serving.policy.restart import Restart
@@ -32,6 +33,12 @@ class Script:
     def __init__(self, code: str, number: int, log) -> None:
         self.name, self.log, self.env = f"m-{number}", log, {}
         self.argv = [sys.executable, "-c", code]
+
+    async def start(self) -> Child:
+        return await Child.start(self.argv, env=self.env, log=self.log)
+
+    def close(self) -> None:
+        pass
 
 
 class World:

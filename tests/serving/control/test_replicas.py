@@ -41,6 +41,12 @@ class Script:
     def argv(self) -> list[str]:
         return [sys.executable, "-c", self.code]
 
+    async def start(self) -> Child:
+        return await Child.start(self.argv, env=self.env, log=self.log)
+
+    def close(self) -> None:
+        pass
+
 
 class Heard:
     def __init__(self) -> None:

@@ -80,7 +80,7 @@ class Sequence:
 class Stub:
     """The engine; see the module's docstring."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, clock: object = None) -> None:
         self._config = config
         self._sequences: dict[tuple[str, int], Sequence] = {}
         self._tripped = False
@@ -144,16 +144,16 @@ class Stub:
         )
 
 
-def made_to_fail(config: EngineConfig) -> NoReturn:
+def made_to_fail(config: EngineConfig, clock: object) -> NoReturn:
     raise ModelError("the weights are torn", where=str(config.model), remedy="download again")
 
 
-def never_ready(config: EngineConfig) -> NoReturn:
+def never_ready(config: EngineConfig, clock: object) -> NoReturn:
     """Dies without a word."""
     os._exit(7)
 
 
-def forever_loading(config: EngineConfig) -> NoReturn:
+def forever_loading(config: EngineConfig, clock: object) -> NoReturn:
     """Loads until it is ended."""
     while True:
         time.sleep(0.05)

@@ -6,16 +6,13 @@ new one. Whoever has not been ready yet goes first, then who came last.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Protocol
 
-from ridgeline.serving.control.replicas import Launch, Listener, ManagedReplica
+from ridgeline.serving.control.replicas import Listener, ManagedReplica, Startable
 from ridgeline.serving.policy.restart import restart
-
-_LOG = logging.getLogger(__name__)
 
 
 class Routing(Protocol):
@@ -34,7 +31,7 @@ class Deployment:
 
     def __init__(
         self,
-        launch: Callable[[int], Launch],
+        launch: Callable[[int], Startable],
         listener: Listener,
         routing: Routing,
         *,
@@ -94,11 +91,13 @@ class Deployment:
         try:
             await replica.run()
             self._deaths = 0
+            # It may have said where it listens after it had left.
+            await self._routing.remove_replica(replica.name)
         except Exception as error:  # of its start: whatever it is, it would end so again
-            self._failed(error)
             decision = restart(self._deaths, time.monotonic() - began_s)
             self._deaths = decision.deaths
-            _LOG.error("%s did not start: %s; %s", replica.name, error, decision.reason)
+            self._failed(error)
+            await self._listener.died(replica.name, f"{error}; {decision.reason}")
             await asyncio.sleep(decision.delay_s)  # its place is kept: nobody asks for another
         finally:
             if self._replicas.get(number) is replica:

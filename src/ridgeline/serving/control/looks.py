@@ -14,42 +14,31 @@ _GOING = (State.DRAINING, State.EMPTY, State.STOPPED)
 def look_of(status: Mapping[str, Any], model: str, replicas: int, now_ns: int) -> Look:
     """The look at this instant; `replicas` is how many serve or start.
 
-    A gateway that does not answer has an empty status, and then nothing is known. Requests at a
-    replica are those that it reports or that the gateway sent there, whichever are more: reports
-    come late, and other gateways may send there too.
+    A gateway that does not answer has an empty status, and then nothing is known. Requests at
+    replicas are those that all of them report or that the gateway sent, whichever are more: others
+    may send there too. That is asked of the sums. A report is up to seconds old, so of each replica
+    alone it would count a request that ended here and began there twice, and every answer does so.
     """
     if "replicas" not in status:
         return Look(now_ns, None, None, 0, replicas, 0)
-    running: int | None = 0
-    waiting: int | None = 0
-    ready = 0
-    for one in _of(status, model):
-        state = State(one["state"])
-        if state in _GOING:
-            continue
-        ready += state is State.READY
-        at_it = _at(one)
-        if at_it is None or running is None or waiting is None:
-            running = waiting = None
-            continue
-        running, waiting = running + at_it[0], waiting + at_it[1]
+    at = [one for one in _of(status, model) if State(one["state"]) not in _GOING]
+    ready = [one for one in at if one["state"] == State.READY]
+    running: int | None = None
+    waiting: int | None = None
+    if not any(_is_silent(one) for one in ready):
+        sent = sum(one["in_flight"] for one in at)
+        waiting = sum(one["waiting"] or 0 for one in ready)
+        running = max(sum(one["running"] or 0 for one in ready), sent - waiting)
     queued = sum(row["queued"] for row in status["queues"] if row["model"] == model)
     queued += status["held"].get(model, 0)
-    return Look(now_ns, running, waiting, queued, replicas, ready)
+    return Look(now_ns, running, waiting, queued, replicas, len(ready))
 
 
 def _of(status: Mapping[str, Any], model: str) -> list[Mapping[str, Any]]:
     return [one for one in status["replicas"] if model in (one["models"] or [model])]
 
 
-def _at(replica: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Requests that run and that wait at a replica; None where it was ready and is silent."""
-    sent = replica["in_flight"]
-    if replica["state"] != State.READY:
-        return sent, 0  # it cannot have more than it was sent
-    reported_s = replica["reported_s_ago"]
-    if reported_s is not None and reported_s > STALE_S:
-        return None
-    waiting = replica["waiting"] or 0
-    running = replica["running"] or 0
-    return max(running, sent - waiting), waiting
+def _is_silent(ready: Mapping[str, Any]) -> bool:
+    """Whether a ready replica has not said for long what it does."""
+    reported_s: float | None = ready["reported_s_ago"]
+    return reported_s is not None and reported_s > STALE_S

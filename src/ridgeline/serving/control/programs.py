@@ -12,6 +12,8 @@ from pathlib import Path
 from ridgeline.catalog.packaged import PACKAGED, find_model
 from ridgeline.errors import LaunchError
 from ridgeline.serving.control.foreign import Program
+from ridgeline.serving.models.references import is_reference
+from ridgeline.serving.models.weights import model_store
 from ridgeline.serving.spec import ModelSpec, SglangEngine, VllmEngine
 
 _HOST = "127.0.0.1"
@@ -111,6 +113,8 @@ def _told(engine: VllmEngine | SglangEngine, options: _Options) -> list[str]:
 
 def _weights(named: str) -> str:
     """A file or folder that is here by its whole path; any other name is the program's to find."""
+    if is_reference(named):
+        return str(model_store().resolve(named))
     here = named in PACKAGED or named.startswith(_HERE) or Path(named).exists()
     return str(find_model(named)) if here else named
 

@@ -1,13 +1,13 @@
-"""Keeps replicas of our own engine alive on this machine: start, follow, restart with back-off.
+"""Keeps replicas alive on this machine: start, follow, restart with back-off.
 
-Called by `platform_run`. What a replica says (`launch.local.announce`) becomes calls on a
-`Listener`; when to start again is asked of `policy.restart`.
+Called by `deployment`. What a replica says (`launch.local.announce`, or `foreign` in its place)
+becomes calls on a `Listener`; when to start again is asked of `policy.restart`.
 """
 
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,50 @@ class Listener(Protocol):
         """It is gone; it will be started again."""
 
 
+class Process(Protocol):
+    """One life of a replica: `launch.local.Child`, or `foreign.ForeignProcess`."""
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+
+    def events(self) -> AsyncIterator[dict[str, Any]]:
+        """What it says, until it has ended."""
+
+    async def wait(self) -> int:
+        """Its exit status, once it has ended."""
+
+    async def stop(self, grace_s: float, *, at_once: bool = False) -> int:
+        """Ask it to end what runs; after `grace_s`, or `at_once`, end it."""
+
+    async def kill(self) -> int:
+        """End it now."""
+
+    def last_words(self) -> str:
+        """What it wrote at its end."""
+
+
+class Startable(Protocol):
+    """How one replica is started: a `Launch` of our own, or a `foreign.ForeignLaunch`."""
+
+    @property
+    def name(self) -> str:
+        """The replica's; no other has it."""
+
+    @property
+    def log(self) -> Path:
+        """What it writes."""
+
+    async def start(self) -> Process:
+        """One life of it."""
+
+    def close(self) -> None:
+        """It is gone for good."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one replica is started: `ridgeline` with these arguments. `name` is the only one so."""
+    """How a replica of our own is started: `ridgeline` with these arguments."""
 
     name: str
     arguments: Sequence[str]
@@ -48,14 +89,21 @@ class Launch:
         """`ridgeline …` by this very Python, so that it is the same installation."""
         return [sys.executable, "-m", "ridgeline", *self.arguments, "--supervised"]
 
+    async def start(self) -> Child:
+        """One life of it."""
+        return await Child.start(self.argv, env=self.env, log=self.log)
+
+    def close(self) -> None:
+        """It had nothing but its process."""
+
 
 class ManagedReplica:
     """One replica, from its first start until `stop`."""
 
-    def __init__(self, launch: Launch, listener: Listener) -> None:
+    def __init__(self, launch: Startable, listener: Listener) -> None:
         self._launch = launch
         self._listener = listener
-        self._child: Child | None = None
+        self._child: Process | None = None
         self._stopped = asyncio.Event()
         self._was_ready = False
         self._began_s = 0.0
@@ -70,6 +118,12 @@ class ManagedReplica:
 
         Raises the error that a first start ended with: it would end so again.
         """
+        try:
+            await self._lives()
+        finally:
+            self._launch.close()
+
+    async def _lives(self) -> None:
         deaths = 0
         while not self._stopped.is_set():
             self._began_s = time.monotonic()
@@ -92,9 +146,7 @@ class ManagedReplica:
 
     async def _live(self) -> int:
         """One life: its exit status."""
-        self._child = child = await Child.start(
-            self._launch.argv, env=self._launch.env, log=self._launch.log
-        )
+        self._child = child = await self._launch.start()
         if self._stopped.is_set():  # told so while it was being started
             return await child.kill()
         try:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ridgeline.catalog.packaged import find_model
+from ridgeline.serving.models.weights import size
 from ridgeline.serving.spec import ModelSpec, RidgelineEngine
 
 _MEMINFO = Path("/proc/meminfo")
@@ -21,10 +21,8 @@ def _needed_bytes(spec: ModelSpec) -> int:
     """At most so much: weights, cache, process."""
     if not isinstance(spec.engine, RidgelineEngine) or spec.model is None:
         return 0
-    path = find_model(spec.model)
-    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-    weights = sum(one.stat().st_size for one in files)
-    wider = _WIDER if path.is_file() else 1
+    weights, is_one_file = size(spec.model)
+    wider = _WIDER if is_one_file else 1
     return weights * wider + spec.engine.kv_cache + _PROCESS_BYTES
 
 

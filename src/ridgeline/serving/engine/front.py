@@ -9,8 +9,6 @@ and ends with its engine, saying so.
 
 import asyncio
 import gc
-import multiprocessing
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -20,14 +18,14 @@ from aiohttp import web
 
 from ridgeline import event_loop
 from ridgeline.errors import ModelError
-from ridgeline.launch.start_clock import PROCESS, process_began_s
+from ridgeline.launch.start_clock import PROCESS, stage_event
 from ridgeline.serving.engine.aside import Aside
 from ridgeline.serving.engine.asking import Bounds
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.door import door, sign
 from ridgeline.serving.engine.endpoints import Endpoints
 from ridgeline.serving.engine.link import EngineLink, EngineProcess
-from ridgeline.serving.engine.messages import Failed
+from ridgeline.serving.engine.messages import Failed, Stage
 from ridgeline.serving.engine.model_files import ModelFiles, open_model
 from ridgeline.serving.engine.pages import version
 from ridgeline.serving.engine.prompts import Prompts, longest_token_bytes
@@ -63,9 +61,9 @@ def serve(
     `engine` runs with the same `config`. Whoever calls has started it before importing this file,
     since the engine's start is the longest wait; it is ended here in every case. `log` is
     where each request's tokens are counted; None counts them nowhere.
-    `said` hears of each stage as an event: "listening" (with `url`), "stage" (with `stage`),
-    "ready" (with what the engine told of itself, and all `stages_s` of the start), "failed"
-    (problem, where, remedy).
+    `said` hears of each stage as an event: "listening" (with `url`), "stage" (with `stage`, and
+    what the one that `ended` took), "ready" (with what the engine told of itself, and all
+    `stages_s`), "failed" (problem, where, remedy).
 
     Raises ModelError where the model cannot be served, LaunchError where the address is taken
     or the engine dies.
@@ -101,9 +99,9 @@ class Front:
 
     async def live(self, host: str, port: int, engine: EngineProcess) -> None:
         """Until asked to leave. Raises ModelError or LaunchError where that was not the end."""
-        self._before_s = _before_engine_s()
+        self._before_s = engine.before_s
         try:
-            link = await engine.connect(self._replica.log)
+            link = await engine.connect(self._replica.log, self._begun)
             try:
                 self._said({"event": "listening", "url": await self._server.listen(host, port)})
                 drained = await self._serve(link)
@@ -138,9 +136,13 @@ class Front:
             self._replica.state = State.LOST
             await asyncio.sleep(_LAST_WORDS_S)
 
+    def _begun(self, turn: Stage) -> None:
+        """A stage of the engine's start; its process is later than ours by what we did before."""
+        before_s = self._before_s if turn.ended == PROCESS else 0.0
+        self._said(stage_event(turn.stage, turn.ended, turn.spent_s + before_s))
+
     async def _start(self, link: EngineLink) -> bool:
         """Load the tokenizer while the engine loads the weights; False if the engine dies."""
-        self._said({"event": "stage", "stage": "loading"})
         config = self._replica.config
         engine_started_s: list[float] = []
         link.started.add_done_callback(lambda _: engine_started_s.append(time.monotonic()))
@@ -199,13 +201,6 @@ def make_app(replica: Replica, patience: Patience, aside: Aside) -> web.Applicat
         ]
     )
     return app
-
-
-def _before_engine_s() -> float:
-    """What passed in this process before it started the engine's."""
-    began_s = process_began_s(os.getpid())
-    engines = (one.pid for one in multiprocessing.active_children())
-    return min((process_began_s(pid) - began_s for pid in engines if pid), default=0.0)
 
 
 def _open(config: EngineConfig) -> tuple[ModelFiles, ChatTemplate, int]:

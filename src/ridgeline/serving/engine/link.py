@@ -8,7 +8,7 @@ import asyncio
 import multiprocessing
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import cast
@@ -16,6 +16,7 @@ from typing import cast
 import msgspec
 
 from ridgeline.errors import LaunchError
+from ridgeline.launch.start_clock import process_began_s
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.messages import (
     Abort,
@@ -23,6 +24,7 @@ from ridgeline.serving.engine.messages import (
     Failed,
     FromEngine,
     Output,
+    Stage,
     Started,
     Stats,
     Stepped,
@@ -95,13 +97,16 @@ class _Route:
 class EngineLink(asyncio.Protocol):
     """Owns the connection to one engine process. Use it from the event loop only.
 
-    `started` has what the engine said first, or None if it died before. `lost` is set when the
-    engine is gone. `stats` is what the last step said. In `log` each step's tokens are counted
-    before any handler can send them.
+    `begun` hears of each stage of the engine's start. `started` has what it said after that, or
+    None if it died before. `lost` is set when the engine is gone. `stats` is what the last step
+    said. In `log` each step's tokens are counted before any handler can send them.
     """
 
-    def __init__(self, log: UsageLog | None = None) -> None:
+    def __init__(
+        self, log: UsageLog | None = None, begun: Callable[[Stage], None] = lambda _: None
+    ) -> None:
         self._log = log
+        self._begun = begun
         loop = asyncio.get_running_loop()
         self._loop = loop
         self.started: asyncio.Future[Started | Failed | None] = loop.create_future()
@@ -176,6 +181,8 @@ class EngineLink(asyncio.Protocol):
             message = self._decode(received)
             if isinstance(message, Stepped):
                 self._deliver(message)
+            elif isinstance(message, Stage):
+                self._begun(message)
             elif not self.started.done():
                 self.started.set_result(message)
 
@@ -222,7 +229,10 @@ class EngineLink(asyncio.Protocol):
 
 
 class EngineProcess:
-    """The engine's process as its front sees it."""
+    """The engine's process as its front sees it.
+
+    `before_s` is what passed in this process, of the start, before the engine's own part of it.
+    """
 
     def __init__(
         self, config: EngineConfig, make_engine: str, environment: Mapping[str, str]
@@ -238,13 +248,17 @@ class EngineProcess:
             )
             process.start()
         self._process: BaseProcess = process
+        assert process.pid is not None, "it was started"
+        self.before_s = process_began_s(process.pid) - process_began_s(os.getpid())
 
-    async def connect(self, log: UsageLog | None = None) -> EngineLink:
+    async def connect(
+        self, log: UsageLog | None = None, begun: Callable[[Stage], None] = lambda _: None
+    ) -> EngineLink:
         """The link to it. Call once."""
         loop = asyncio.get_running_loop()
 
         def link() -> EngineLink:
-            return EngineLink(log)
+            return EngineLink(log, begun)
 
         if self._ours.family == socket.AF_INET:  # Windows has no other kind of pair
             return (await loop.create_connection(link, sock=self._ours))[1]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from ridgeline.errors import ModelError
+from ridgeline.launch.start_clock import StartClock
 from ridgeline.serving.engine.cache import Arena
 from ridgeline.serving.engine.config import EngineConfig
 from ridgeline.serving.engine.constraint import Constraints, Matcher
@@ -37,25 +38,30 @@ from ridgeline.serving.policy.blocks import BlockBook
 class Engine:
     """Weights, cache and requests of one replica.
 
-    `add` and `abort` between steps; `step` while `busy`. Raises ModelError when the model
-    cannot be loaded or its cache would not hold a single sequence.
+    `add` and `abort` between steps; `step` while `busy`. `clock` is at the stage "weights". Raises
+    ModelError when the model cannot be loaded or its cache would not hold a single sequence.
     """
 
     def __init__(
-        self, config: EngineConfig, *, now_s: Callable[[], float] = time.perf_counter
+        self,
+        config: EngineConfig,
+        clock: StartClock | None = None,
+        *,
+        now_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._now_s = now_s
-        self._stages: dict[str, float] = {}
+        self._clock = clock or StartClock(time.monotonic(), stage="weights")
         self._config = config
         self._threads = use_threads(config.threads)
-        began = time.monotonic()
         files = open_model(config.model, cache_dir=config.cache_dir)
         self._architecture = files.architecture
+        tensors = files.tensors(stored_dtype(config.dtype))
+        self._clock.begin("load")
         model = Model(
-            files.architecture, files.tensors(stored_dtype(config.dtype)), config.dtype,
+            files.architecture, tensors, config.dtype,
             cache_dtype=cache_dtype(config.dtype, config.kv_cache_dtype), threads=self._threads,
         )  # fmt: skip
-        self._stages["weights"] = time.monotonic() - began
+        del tensors
         self._arena = _arena(files, config)
         self._max_model_len = self._longest(config)
         book = BlockBook(self._arena.blocks, config.block_size, caching=config.prefix_caching)
@@ -100,7 +106,7 @@ class Engine:
             dtype=self._config.dtype,
             threads=self._threads,
             kernels=self._kernels,
-            stages_s=self._stages,
+            stages_s=self._clock.spent_s,
         )
 
     def add(self, request: Add) -> None:
@@ -295,12 +301,12 @@ class Engine:
 
     def _warm_up(self) -> None:
         """Generate two real tokens, so that every kernel is compiled before a client waits."""
-        began = time.monotonic()
+        self._clock.begin("warm-up")
         self.add(Add("warm-up", [0] * min(32, self._max_model_len - 2), Sampling(max_tokens=2)))
         while self.busy:
             self.step()
         self._stats = Stats()
-        self._stages["warm-up"] = time.monotonic() - began
+        self._clock.end()
 
 
 def _arena(files: ModelFiles, config: EngineConfig) -> Arena:

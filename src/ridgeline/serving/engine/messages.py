@@ -120,6 +120,14 @@ class Stepped(msgspec.Struct, frozen=True, tag="stepped"):
     stats: Stats
 
 
+class Stage(msgspec.Struct, frozen=True, tag="stage"):
+    """While the engine starts: a stage begins, which ends another one that took so long."""
+
+    stage: str
+    ended: str
+    spent_s: float
+
+
 class Started(msgspec.Struct, frozen=True, tag="started"):
     """Sent once: the weights are loaded, a token was really generated, requests may come."""
 
@@ -141,4 +149,4 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     remedy: str = ""
 
 
-FromEngine = Stepped | Started | Failed
+FromEngine = Stepped | Stage | Started | Failed

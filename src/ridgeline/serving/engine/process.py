@@ -31,6 +31,7 @@ from ridgeline.serving.engine.messages import (
     Add,
     Failed,
     FromEngine,
+    Stage,
     Started,
     Stepped,
     Stop,
@@ -65,8 +66,8 @@ class Engine(Protocol):
 class MakeEngine(Protocol):
     """A class or function that makes an engine; it raises RidgelineError where it cannot."""
 
-    def __call__(self, config: EngineConfig) -> Engine:
-        """Load everything."""
+    def __call__(self, config: EngineConfig, clock: StartClock) -> Engine:
+        """Load everything; `clock` is told of each stage after the first, "weights"."""
 
 
 class Frames:
@@ -171,14 +172,18 @@ def _take(engine: Engine, messages: list[ToEngine]) -> bool:
 
 def _start(channel: Channel, config: EngineConfig, make_engine: str) -> Engine:
     """An engine that has generated its first token; a failure is told to the front."""
-    clock = StartClock(process_began_s(os.getpid()))
+
+    def turn(stage: str, ended: str, spent_s: float) -> None:
+        channel.send(Stage(stage, ended, spent_s))
+
+    clock = StartClock(process_began_s(os.getpid()), turn)
     clock.begin("import")
     read_ahead(config)
     module, _, name = make_engine.partition(":")
     make = cast("MakeEngine", getattr(importlib.import_module(module), name))
     clock.begin("weights")
     try:
-        engine = make(config)
+        engine = make(config, clock)
         started = engine.started()
     except RidgelineError as error:
         channel.send(Failed(error.problem, error.where, error.remedy))
