@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from ridgeline.cli.databases import named_url
+from ridgeline.cli.databases import named_url, placed, same_place
 from ridgeline.cli.extras import needs
+from ridgeline.cli.tables import console, print_table
 from ridgeline.errors import SpecError
 from ridgeline.units import parse_seconds
 
 if TYPE_CHECKING:  # the extra [gateway] is needed only once the command runs
-    from ridgeline.serving.gateway.cost import Line, Report
+    from ridgeline.serving.gateway.cost import Report
 
 #: From here on amounts are written without cents; below the other with three digits.
 _MANY, _LITTLE = Decimal(1000), Decimal("0.1")
@@ -65,7 +65,8 @@ def cost(
 
     now_ns = time.time_ns()
     period = Period(_instant_ns(since, now_ns, "--since"), _instant_ns(until, now_ns, "--until"))
-    store = open_store(named_url(spec, database), create=False)
+    with placed(spec, database):
+        store = open_store(named_url(spec, database), create=False)
     try:
         found = report(store, period, tuple(by.split(",")), like=_named(like))
     finally:
@@ -73,7 +74,7 @@ def cost(
     if as_json:
         click.echo(json.dumps(as_data(found), indent=1))
     else:
-        _print(found)
+        _print(console(), found, f"ridgeline cost{same_place(spec, database)}")
     raise SystemExit(0 if found.requests or found.bill_usd else 1)
 
 
@@ -98,22 +99,22 @@ def _named(like: tuple[str, ...]) -> dict[str, str]:
     return {name: step_times for name, _, step_times in pairs}
 
 
-def _print(found: "Report") -> None:
+def _print(out: Console, found: "Report", command: str) -> None:
+    """The answer first; `command` is what was typed, without options."""
     from ridgeline.serving.gateway.cost_data import instant
 
-    console = Console(highlight=False)
     first, end = (instant(minute) for minute in found.period.minutes)
     if not found.requests and not found.bill_usd:
-        console.print(f"No requests yet, from {first} to {end}.")
-        console.print("  ridgeline cost --since 30d", markup=False)
+        out.print(f"No requests yet, from {first} to {end}.")
+        out.print(Text(f"  {command} --since 30d"), soft_wrap=True)
         return
-    console.print(_answer(found))
-    console.print(f"  {first} to {end} · {found.requests:,} requests · bill ${found.bill_usd:,.2f}")
+    out.print(_answer(found))
+    out.print(f"  {first} to {end} · {found.requests:,} requests · bill ${found.bill_usd:,.2f}")
     if found.lines:
-        console.print(_prices(found))
-    console.print(_bill(found))
-    for note in _notes(found):
-        console.print(note, markup=False)
+        _print_prices(out, found)
+    _print_bill(out, found)
+    for note in _notes(found, command):
+        out.print(Text(note), soft_wrap=True)
 
 
 def _answer(found: "Report") -> str:
@@ -132,57 +133,48 @@ def _answer(found: "Report") -> str:
     )
 
 
-def _prices(found: "Report") -> Table:
+def _print_prices(out: Console, found: "Report") -> None:
     """Each group's prices: what it would be were no second idle, and what it is."""
     from ridgeline.serving.gateway.cost_data import prices
 
     charged = any(line.usage.charged_usd for line in found.lines)
-    table = _table([*found.by], ["requests", "$/1k requests", "$/M tokens in", "$/M out"])
-    if charged:
-        table.add_column("charged", justify="right")
+    headings = ["requests", "$/1k requests", "$/M tokens in", "$/M out"]
+    rows = []
     for line in found.lines:
         cells = [f"{_bare(floor)} → {_bare(actual)}" for floor, actual in prices(line).values()]
         last = [_money(line.usage.charged_usd)] if charged else []
-        table.add_row(*_names(line), f"{line.usage.requests:,}", *cells, *last)
-    table.caption = "floor → actual; the floor is without idle, loading and drained seconds"
-    return table
+        rows.append([*line.usage.of, f"{line.usage.requests:,}", *cells, *last])
+    headings = [*found.by, *headings, *(["charged"] if charged else [])]
+    out.print()
+    print_table(out, headings, rows, first=len(found.by), right=True)
+    out.print("  floor → actual; the floor is without idle, loading and drained seconds\n")
 
 
-def _bill(found: "Report") -> Table:
+def _print_bill(out: Console, found: "Report") -> None:
     from ridgeline.serving.gateway.cost_data import lines_of_bill
 
-    table = _table(["bill"], ["$"])
-    for name, amount in lines_of_bill(found):
-        table.add_row(
-            f"  {escape(name)}", f"{amount:,f}", style="bold" if name == "total" else None
-        )
-    return table
+    rows = [(f"  {name}", f"{amount:,f}") for name, amount in lines_of_bill(found)]
+    print_table(out, ("bill", "$"), rows, first=1, right=True)
+    out.print()
 
 
-def _notes(found: "Report") -> list[str]:
+def _notes(found: "Report", command: str) -> list[str]:
     from ridgeline.serving.gateway.cost import STANDS_IN
 
     notes = [f"{model}: shared by {source}" for model, source in found.sources.items()]
     if any(source.endswith(STANDS_IN) for source in found.sources.values()):
-        notes.append("  say whose step times are right: ridgeline cost --like MODEL@ACCELERATOR")
+        notes.append("say whose step times are right:")
+        notes.append(f"  {command} --like MODEL@ACCELERATOR")
     if found.unpriced:
         replicas = ", ".join(found.unpriced)
         notes.append(f"no price for {replicas}: set models[].replicas.usd_per_hour")
     other = "replica" if found.by != ("replica",) else "tenant"
-    return [*notes, f"ridgeline cost … --by {other} | --by key | --since 2026-11-01 | --json"]
-
-
-def _table(names: list[str], numbers: list[str]) -> Table:
-    table = Table(box=None, pad_edge=False, caption_justify="left")
-    for at, name in enumerate(names):
-        table.add_column(name if at else f"  {name}", overflow="fold")
-    for number in numbers:
-        table.add_column(number, justify="right")
-    return table
-
-
-def _names(line: "Line") -> list[str]:
-    return [escape(name) if at else f"  {escape(name)}" for at, name in enumerate(line.usage.of)]
+    return [
+        *notes,
+        "other lines, or another time:",
+        f"  {command} --by {other}",
+        f"  {command} --by key --since 30d --json",
+    ]
 
 
 def _money(usd: Decimal | None) -> str:

@@ -1,18 +1,24 @@
-"""Which database a command means, opened, and what the commands on it share."""
+"""Which database a command means, opened, and what the commands on it share.
+
+A command that is printed as the next one names the same place: `same_place`, `placed`.
+"""
 
 import getpass
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 from pydantic import BaseModel, ValidationError
 
 from ridgeline.cli.extras import needs
-from ridgeline.errors import SpecError
+from ridgeline.errors import RidgelineError, SpecError
 from ridgeline.serving.gateway.place import database_url
 from ridgeline.serving.tenant_spec import TENANT_NAME
 from ridgeline.spec import load
@@ -45,6 +51,48 @@ def named_url(spec: Path | None, database: str | None) -> str:
     return database_url(platform.name, platform.gateway.database)
 
 
+def same_place(spec: Path | None, database: str | None) -> str:
+    """What a next command needs to mean the same database, with a space before; "" for none.
+
+    A URL with a password is not printed again.
+    """
+    words = [] if spec is None else [shlex.quote(str(spec))]
+    if database is not None:
+        words += ["--database", "URL" if _has_password(database) else shlex.quote(database)]
+    return "".join(f" {word}" for word in words)
+
+
+def _has_password(url: str) -> bool:
+    try:
+        return urlsplit(url).password is not None or "password=" in url
+    except ValueError:  # no URL at all
+        return True
+
+
+#: In a remedy: a command, and where in it the place belongs.
+_COMMANDS = (
+    (r"^(ridgeline (?:tenants|keys) list)\b", r"\1{place}"),
+    (r"`ridgeline tenants add`", "`ridgeline tenants add NAME{place}`"),
+    (r" SPEC\b", "{place}"),
+)
+
+
+@contextmanager
+def placed(spec: Path | None, database: str | None) -> Iterator[None]:
+    """The commands in the remedy of what is raised name the database that was given."""
+    try:
+        yield
+    except RidgelineError as error:
+        if place := same_place(spec, database):
+            for pattern, command in _COMMANDS:
+                told = command.replace("{place}", place.replace("\\", r"\\"))
+                error.remedy = re.sub(pattern, told, error.remedy)
+        if spec is not None:
+            up = f"`ridgeline up {shlex.quote(str(spec))}`"
+            error.remedy = error.remedy.replace("`ridgeline up`", up)
+        raise
+
+
 @contextmanager
 def opened(spec: Path | None, database: str | None, *, create: bool = False) -> "Iterator[Tenants]":
     """The tenants of the database that is meant."""
@@ -52,11 +100,12 @@ def opened(spec: Path | None, database: str | None, *, create: bool = False) -> 
     from ridgeline.serving.gateway.tenants import Tenants
     from ridgeline.store.database import open_store
 
-    engine = open_store(named_url(spec, database), create=create)
-    try:
-        yield Tenants(engine)
-    finally:
-        engine.dispose()
+    with placed(spec, database):
+        engine = open_store(named_url(spec, database), create=create)
+        try:
+            yield Tenants(engine)
+        finally:
+            engine.dispose()
 
 
 def actor() -> str:

@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ridgeline.cli.databases import (
     actor,
@@ -16,11 +13,14 @@ from ridgeline.cli.databases import (
     echo_json,
     json_option,
     opened,
+    same_place,
     shown_time,
     spec_argument,
 )
 from ridgeline.cli.limit_options import limit_options, limits_given, limits_in_words
+from ridgeline.cli.tables import console, print_table
 from ridgeline.errors import SpecError
+from ridgeline.spec import load
 from ridgeline.units import parse_seconds
 
 if TYPE_CHECKING:  # the extra [gateway] is needed only once a command runs
@@ -50,7 +50,8 @@ def list_keys(spec: Path | None, tenant: str | None, database: str | None, as_js
 
         echo_json([shown_key(one) for one in found])
     elif not found:
-        click.echo("No keys yet. Make one:\n  ridgeline keys create TENANT")
+        place = same_place(spec, database)
+        click.echo(f"No keys yet. Make one:\n  ridgeline keys create TENANT{place}")
     else:
         _print(sorted(found, key=lambda one: (one.tenant, one.created_ns)))
     raise SystemExit(0 if found else 1)
@@ -82,7 +83,10 @@ def create(
     as_json: bool,
     **limits: str | None,
 ) -> None:
-    """Make a key and print it, this once: only its SHA-256 is kept."""
+    """Make a key and print it, this once: only its SHA-256 is kept.
+
+    With --json the secret is `.secret`, and the id that `keys revoke` takes is `.key.id`.
+    """
     given = {
         "tenant": tenant,
         "name": name,
@@ -91,6 +95,8 @@ def create(
         "limits": limits_given(limits),
         "expires_ns": _expires_ns(expires),
     }
+    for unknown in _unserved(models, spec):
+        click.echo(f"ridgeline: warning: {unknown}", err=True)
     with opened(spec, database) as place:
         from ridgeline.serving.gateway.tenants import KeySpec
 
@@ -133,17 +139,28 @@ def _expires_ns(expires: str | None) -> int | None:
     return time.time_ns() + round(lives_s * 1e9)
 
 
+def _unserved(models: tuple[str, ...], spec: Path | None) -> list[str]:
+    """What to say of models that SPEC does not serve; servers named "*" may serve any."""
+    if spec is None or not models:
+        return []
+    served = [one.name for one in load(spec).models]
+    if "*" in served:
+        return []
+    there = ", ".join(served)
+    return [
+        f"{spec} serves no model {name!r}, only: {there}" for name in models if name not in served
+    ]
+
+
 def _print(found: "list[Key]") -> None:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("key", "begins...ends"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("tenant", "name", "role", "state", "models", "limits"):
-        table.add_column(heading, overflow="fold")
-    for one in found:
-        models = ", ".join(one.models) if one.models is not None else "all"
-        words = (one.id, one.hint, one.tenant, one.name, one.role, _state(one), models)
-        table.add_row(*map(escape, words), limits_in_words(one.limits))
-    Console(highlight=False).print(table)
+    headings = ("key", "begins...ends", "tenant", "name", "role", "state", "models", "limits")
+    print_table(console(), headings, [_row(one) for one in found], first=4)
+
+
+def _row(key: "Key") -> tuple[str, ...]:
+    models = ", ".join(key.models) if key.models is not None else "all"
+    who = (key.id, key.hint, key.tenant, key.name)
+    return (*who, key.role, _state(key), models, limits_in_words(key.limits))
 
 
 def _state(key: "Key") -> str:

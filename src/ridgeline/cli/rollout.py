@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -86,7 +87,7 @@ def start(
             f"  {step:4.0%} of requests   about {count:,} of the new version tell whether it is "
             f"{criteria.effect - 1:.0%} slower"
         )
-    click.echo(f"ridgeline rollout status {model} {spec}")
+    click.echo(f"ridgeline rollout status {quote(model)}{same_place(spec, database)}")
 
 
 @rollout.command()
@@ -101,9 +102,10 @@ def status(model: str, spec: Path, database: str | None, as_json: bool) -> None:
     if as_json:
         echo_json([kept.told() for kept in found])
     elif not found:
-        click.echo(f"No rollout of {model} yet.\n  ridgeline rollout start {model} {spec}")
+        then = f"ridgeline rollout start {quote(model)}{same_place(spec, database)}"
+        click.echo(f"No rollout of {model} yet.\n  {then}")
     else:
-        _show(Console(highlight=False), found)
+        _show(console(), found)
     raise SystemExit(0 if found else 1)
 
 
@@ -134,11 +136,12 @@ def _log(spec: Path, database: str | None) -> "Iterator[RolloutLog]":
     from ridgeline.store.database import open_store
 
     url = database if database is not None else named_url(spec, None)
-    engine = open_store(url, create=False)
-    try:
-        yield RolloutLog(engine)
-    finally:
-        engine.dispose()
+    with placed(spec, database):
+        engine = open_store(url, create=False)
+        try:
+            yield RolloutLog(engine)
+        finally:
+            engine.dispose()
 
 
 def _model(spec: Path, name: str) -> ModelSpec:
@@ -171,30 +174,30 @@ def _seconds(text: str) -> float:
         raise SpecError(str(error), where="--keep") from error
 
 
-def _show(console: Console, found: "list[Kept]") -> None:
+def _show(out: Console, found: "list[Kept]") -> None:
     """The last one whole, the others in a line each."""
     last, *others = found
     told = last.rollout
     weight = f", {last.plan.steps[told.step]:.0%} of requests" if told.phase == "canary" else ""
     ago_s = (time.time_ns() - told.since_ns) / 1e9
-    console.print(
+    out.print(
         f"[bold]{told.id}[/]  {escape(told.model)}  {told.old} to {told.new}:  "
         f"[bold]{told.phase}[/]{weight}, for {ago_s:,.0f} s"
     )
-    console.print(f"  {escape(told.reason)}")
+    out.print(f"  {escape(told.reason)}")
     for key in sorted({*last.old.engine, *last.new.engine, "model"}):
         before = last.old.model if key == "model" else last.old.engine.get(key)
         after = last.new.model if key == "model" else last.new.engine.get(key)
         if before != after:
-            console.print(escape(f"  {key}: {before} to {after}"))
+            out.print(escape(f"  {key}: {before} to {after}"))
     evidence = last.evidence
     if "planned" in evidence:
         seen = evidence.get("requests", {"old": 0, "new": 0})
         planned = f"{seen['new']:,} of {evidence['planned']:,} requests"
-        console.print(f"  {planned} of the new version, {seen['old']:,} of the old one")
+        out.print(f"  {planned} of the new version, {seen['old']:,} of the old one")
     for gate in evidence.get("gates", []):
         mark = "[red]worse[/]" if gate["is_worse"] else "[green]no worse[/]"
-        console.print(f"  {mark}  {escape(gate['reason'])}")
+        out.print(f"  {mark}  {escape(gate['reason'])}")
     if others:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
         for name in ("before", "from", "to", "phase", "reason"):
@@ -203,4 +206,4 @@ def _show(console: Console, found: "list[Kept]") -> None:
             rollout_ = one.rollout
             row = (rollout_.id, rollout_.old, rollout_.new, rollout_.phase.value, rollout_.reason)
             table.add_row(*map(escape, row))
-        console.print(table)
+        out.print(table)

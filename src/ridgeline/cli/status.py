@@ -1,28 +1,53 @@
-"""`ridgeline status`: what runs on this machine."""
+"""`ridgeline status`: what runs on this machine.
+
+A gateway with tenants or keys tells its state only to a key that may watch: the platform's own, or
+one of role viewer or admin. A key is sent to gateways of this machine only, those that `up` noted.
+"""
 
 import json
+import os
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from ridgeline.cli.tables import console, print_table
+from ridgeline.errors import SpecError
 from ridgeline.launch.running import Running, read
 
 _ANSWER_WITHIN_S = 5.0
+#: Where a key is looked for when nobody says: the first variable that is set.
+_KEYS = ("RIDGELINE_ADMIN_KEY", "RIDGELINE_API_KEY")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a gateway says of itself; where it says nothing, why."""
+
+    seen: Mapping[str, Any]
+    silent: str = ""
 
 
 @click.command()
+@click.option(
+    "--key-env",
+    metavar="VARIABLE",
+    help="Where a key is that may watch (the platform's, or of role viewer or admin).  "
+    f"[default: {', else '.join(_KEYS)}]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
-def status(as_json: bool) -> None:
+def status(key_env: str | None, as_json: bool) -> None:
     """Show what runs on this machine: platforms, their models and replicas.
 
-    Exit status 1 when nothing runs.
+    It takes no SPEC: every platform that `up` started here is shown. Exit status 1 when nothing
+    runs.
     """
-    platforms = [(running, _look(running)) for running in read()]
+    key = _key(key_env)
+    platforms = [(running, _look(running, key)) for running in read()]
     if as_json:
         click.echo(json.dumps([_as_data(*one) for one in platforms], indent=1))
     elif not platforms:
@@ -33,58 +58,70 @@ def status(as_json: bool) -> None:
     raise SystemExit(0 if platforms else 1)
 
 
-def _look(running: Running) -> dict[str, Any]:
-    """What the gateway says of itself; empty when it does not answer."""
+def _key(variable: str | None) -> str | None:
+    """The key of the variable that is named, else of the first usual one that is set."""
+    if variable is None:
+        return next(filter(None, map(os.environ.get, _KEYS)), None)
+    key = os.environ.get(variable)
+    if not key:
+        remedy = f"export {variable}=…"
+        raise SpecError(f"the variable {variable} is not set", where="--key-env", remedy=remedy)
+    return key
+
+
+def _look(running: Running, key: str | None) -> Look:
+    """Ask a gateway for its state."""
+    header = {"Authorization": f"Bearer {key}"} if key else {}
+    # The address is our own gateway's, from the note that `up` wrote.
+    request = urllib.request.Request(f"{running.url}/console.json", headers=header)  # noqa: S310
     try:
-        # The address is our own gateway's, from the note that `up` wrote.
-        with urllib.request.urlopen(  # noqa: S310
-            f"{running.url}/console.json", timeout=_ANSWER_WITHIN_S
-        ) as answer:
+        with urllib.request.urlopen(request, timeout=_ANSWER_WITHIN_S) as answer:  # noqa: S310
             data = json.load(answer)
-    except (OSError, ValueError, urllib.error.URLError):
-        return {}
-    return data if isinstance(data, dict) else {}
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code in (401, 403):
+            another = "another" if key else "a"
+            return Look({}, f"the gateway needs {another} key that may watch: --key-env VARIABLE")
+        return Look({}, f"the gateway answers with status {error.code}")
+    except (OSError, ValueError):
+        return Look({}, "the gateway does not answer")
+    is_state = isinstance(data, dict) and "replicas" in data
+    return Look(data) if is_state else Look({}, "what answers there is no gateway")
 
 
-def _as_data(running: Running, seen: dict[str, Any]) -> dict[str, Any]:
+def _as_data(running: Running, look: Look) -> dict[str, Any]:
     return {
         "name": running.name,
         "url": running.url,
         "pid": running.pid,
         "models": list(running.models),
         "logs": running.logs,
-        "answers": bool(seen),
-        "replicas": seen.get("replicas", []),
-        "control": seen.get("control", {}),
+        "answers": not look.silent,
+        "silent": look.silent,
+        "replicas": look.seen.get("replicas", []),
+        "control": look.seen.get("control", {}),
     }
 
 
-def _show(running: Running, seen: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    console.print(f"{running.name}   {running.url}   process {running.pid}")
-    if not seen:
-        console.print("  the gateway does not answer")
+def _show(running: Running, look: Look) -> None:
+    out = console()
+    out.print(f"{running.name}   {running.url}   process {running.pid}", soft_wrap=True)
+    if look.silent:
+        out.print(f"  {look.silent}")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("  replica", "state", "in flight", "address"):
-        table.add_column(heading, overflow="fold")
-    for replica in seen["replicas"]:
-        table.add_row(
-            f"  {replica['id']}",
-            replica["state"],
-            str(replica["in_flight"]),
-            replica["address"],
-        )
-    console.print(table)
-    control = seen.get("control") or {"models": [], "rollouts": []}
+    headings = ("  replica", "state", "in flight", "address")
+    rows = [
+        (f"  {one['id']}", one["state"], str(one["in_flight"]), one["address"])
+        for one in look.seen["replicas"]
+    ]
+    print_table(out, headings, rows, first=2)
+    control = look.seen.get("control") or {"models": [], "rollouts": []}
     for model in control["models"]:
         if "wanted" in model:
-            console.print(escape(f"  {model['model']}: {_sized(model)}"))
+            out.print(escape(f"  {model['model']}: {_sized(model)}"))
     for rollout in control["rollouts"]:
         way = f"{rollout['old']['id']} to {rollout['new']['id']}"
-        console.print(
-            escape(f"  {rollout['model']}: {rollout['phase']}, {way}: {rollout['reason']}")
-        )
+        out.print(escape(f"  {rollout['model']}: {rollout['phase']}, {way}: {rollout['reason']}"))
 
 
 def _sized(model: dict[str, Any]) -> str:

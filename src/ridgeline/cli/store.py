@@ -9,6 +9,8 @@ from ridgeline.cli.databases import (
     echo_json,
     json_option,
     named_url,
+    placed,
+    same_place,
     spec_argument,
 )
 from ridgeline.cli.extras import needs
@@ -36,8 +38,9 @@ def backup(file: Path, spec: Path | None, database: str | None, as_json: bool) -
     from ridgeline.store.backup import backup as write
     from ridgeline.store.database import open_store
 
-    _refuse_spec(file)
-    engine = open_store(named_url(spec, database), create=False)
+    _refuse_spec(file, "backup")
+    with placed(spec, database):
+        engine = open_store(named_url(spec, database), create=False)
     try:
         rows = write(engine, file)
     finally:
@@ -55,14 +58,14 @@ def restore(file: Path, spec: Path | None, database: str | None, as_json: bool) 
     needs("sqlalchemy", "gateway")
     from ridgeline.store.backup import restore as put_back
 
-    _refuse_spec(file)
+    _refuse_spec(file, "restore")
     rows = put_back(named_url(spec, database), file)
     _tell(file, rows, as_json, f"{rows:,} rows of {file} are back")
 
 
-def _refuse_spec(file: Path) -> None:
+def _refuse_spec(file: Path, verb: str) -> None:
     if file.suffix in (".yaml", ".yml"):
-        remedy = "ridgeline store backup FILE SPEC"
+        remedy = f"ridgeline store {verb} FILE{same_place(file, None)}"
         raise SpecError("is a spec, not a backup", where=str(file), remedy=remedy)
 
 

@@ -1,11 +1,9 @@
 """`ridgeline tenants`: who may ask, with which limits and budget."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from ridgeline.cli.databases import (
     actor,
@@ -14,11 +12,16 @@ from ridgeline.cli.databases import (
     echo_json,
     json_option,
     opened,
+    same_place,
     spec_argument,
 )
 from ridgeline.cli.limit_options import limit_options, limits_given, limits_in_words
+from ridgeline.cli.tables import console, print_table
 from ridgeline.errors import SpecError
 from ridgeline.serving.tenant_spec import TenantSpec
+
+if TYPE_CHECKING:  # the extra [gateway] is needed only once a command runs
+    from ridgeline.serving.gateway.tenant_rows import Tenant
 
 _class_option = click.option(
     "--class",
@@ -51,18 +54,11 @@ def list_tenants(spec: Path | None, database: str | None, as_json: bool) -> None
 
         echo_json([shown_tenant(one) for one in found])
     elif not found:
-        click.echo("No tenants yet. Add one:\n  ridgeline tenants add NAME")
+        place = same_place(spec, database)
+        click.echo(f"No tenants yet. Add one:\n  ridgeline tenants add NAME{place}")
     else:
-        table = Table(box=None, pad_edge=False)
-        for heading in ("tenant", "class", "weight", "state", "ruled by", "limits"):
-            table.add_column(heading, overflow="fold")
-        for one in found:
-            state = "active" if one.disabled_ns is None else "disabled"
-            ruler = "platform.yaml" if one.origin == "spec" else "admin"
-            limits = limits_in_words(one.limits)
-            weight = f"{one.weight:g}"
-            table.add_row(one.name, one.priority_class, weight, state, ruler, limits)
-        Console(highlight=False).print(table)
+        headings = ("tenant", "class", "weight", "state", "ruled by", "limits")
+        print_table(console(), headings, [_row(one) for one in found], first=5)
     raise SystemExit(0 if found else 1)
 
 
@@ -83,12 +79,13 @@ def add(
     as_json: bool,
     **limits: str | None,
 ) -> None:
-    """Add a tenant. It needs a key next: ridgeline keys create NAME."""
+    """Add a tenant. It needs a key next: ridgeline keys create NAME [SPEC]."""
     given = {"name": name, "limits": limits_given(limits), **_given(priority_class, weight)}
     tenant = checked(TenantSpec, given, argument="name")
     with opened(spec, database, create=True) as place:
         made = place.create(tenant, actor=actor())
-    _tell(made, as_json, f"{name} is added. Give it a key:\n  ridgeline keys create {name}")
+    then = f"ridgeline keys create {name}{same_place(spec, database)}"
+    _tell(made, as_json, f"{name} is added. Give it a key:\n  {then}")
 
 
 @tenants.command()
@@ -117,7 +114,8 @@ def change(
     if enable:
         given["disabled"] = False
     if not given:
-        raise SpecError("names nothing to change", where=f"tenants change {name}", remedy="--help")
+        remedy = "an option, e.g. --weight 2: ridgeline tenants change --help"
+        raise SpecError("names nothing to change", where=f"tenants change {name}", remedy=remedy)
     with opened(spec, database) as place:
         from ridgeline.serving.gateway.tenants import TenantChange
 
@@ -134,14 +132,20 @@ def disable(name: str, spec: Path | None, database: str | None, as_json: bool) -
     """Refuse a tenant's keys from now on; what it used stays on record."""
     with opened(spec, database) as place:
         disabled = place.disable(name, actor=actor())
-    _tell(
-        disabled, as_json, f"{name} is disabled. To undo: ridgeline tenants change {name} --enable"
-    )
+    undo = f"ridgeline tenants change {name}{same_place(spec, database)} --enable"
+    _tell(disabled, as_json, f"{name} is disabled. To undo:\n  {undo}")
 
 
 def _given(priority_class: str | None, weight: float | None) -> dict[str, Any]:
     given = {"priority_class": priority_class, "weight": weight}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _row(tenant: "Tenant") -> tuple[str, ...]:
+    state = "active" if tenant.disabled_ns is None else "disabled"
+    ruler = "platform.yaml" if tenant.origin == "spec" else "admin"
+    limits, weight = limits_in_words(tenant.limits), f"{tenant.weight:g}"
+    return (tenant.name, tenant.priority_class, weight, state, ruler, limits)
 
 
 def _tell(tenant: Any, as_json: bool, words: str) -> None:

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ridgeline.cli.databases import named_url
+from ridgeline.cli.databases import named_url, placed
 from ridgeline.cli.extras import needs
+from ridgeline.cli.tables import console
 from ridgeline.errors import SpecError
 
 
@@ -28,7 +29,8 @@ def why(request_id: str, spec: Path | None, database: str | None, as_json: bool)
     from ridgeline.serving.gateway.decisions import decision
     from ridgeline.store.database import open_store
 
-    store = open_store(named_url(spec, database), create=False)
+    with placed(spec, database):
+        store = open_store(named_url(spec, database), create=False)
     try:
         found = decision(store, request_id)
     finally:
@@ -42,13 +44,13 @@ def why(request_id: str, spec: Path | None, database: str | None, as_json: bool)
     if as_json:
         click.echo(json.dumps(found, indent=1))
         return
-    _show(Console(highlight=False), found)
+    _show(console(), found)
 
 
-def _show(console: Console, found: dict[str, Any]) -> None:
+def _show(out: Console, found: dict[str, Any]) -> None:
     """The answer first, then the times, then what each replica looked like."""
     request = found["request_id"]
-    console.print(
+    out.print(
         f"[bold]{escape(request)}[/]  {escape(found['model'])}  {escape(found['endpoint'])}  "
         f"tenant {escape(found['tenant'])}, class {escape(found['class'])}"
     )
@@ -56,12 +58,12 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     went = f"went to {found['replica']}" if found["replica"] else "went nowhere"
     again = f" after {len(found['decisions'])} attempts" if found["retries"] else ""
     on = ", where its stream went on when its first replica was gone" if found["resumed"] else ""
-    console.print(escape(f"{went}{again}{on}; {ending}"))
+    out.print(escape(f"{went}{again}{on}; {ending}"))
     for what, reason in found["reasons"].items():
-        console.print(f"  {escape(what):<9} {escape(reason)}")
+        out.print(f"  {escape(what):<9} {escape(reason)}")
     if found.get("charge"):
         charge = found["charge"]
-        console.print(
+        out.print(
             escape(
                 f"  charged   {charge['usd']} USD: {charge['input_tokens']:,} tokens in "
                 f"({charge['cached_tokens']:,} cached), {charge['output_tokens']:,} out, "
@@ -77,9 +79,9 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     for part, spent_s in split.items():
         bar = "#" * round(24 * spent_s / total_s)
         times.add_row(part, f"{spent_s * 1e3:,.1f}", bar)
-    console.print(times)
+    out.print(times)
     for number, one in enumerate(found["decisions"], 1):
-        console.print(_candidates(number, one))
+        out.print(_candidates(number, one))
 
 
 def _candidates(number: int, one: dict[str, Any]) -> Table:

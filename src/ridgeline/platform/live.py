@@ -116,6 +116,8 @@ class LivePlatform:
 
         Raises what a replica's first start ended with, or a SpecError when the port is taken.
         """
+        for model in self._models.values():  # who asks at once must not hear that there is none
+            await model.announce()
         url = await self._open()
         names = tuple(model.name for model in self._platform.models)
         note = None
@@ -134,8 +136,10 @@ class LivePlatform:
             loops = [asyncio.create_task(loop) for loop in controllers.loops()]
             await _first([self._failure, *loops], stop)
             self._watcher.draining()
+            # Requests that are held still get the replica that they wait for.
+            quiet = await self.gateway.drain(DRAIN_S)
             await _end(loops)
-            await self._drain()
+            await self._part(quiet=quiet)
         finally:
             await _end(loops)
             for model in self._models.values():
@@ -145,9 +149,8 @@ class LivePlatform:
             if note is not None:
                 note.file.unlink(missing_ok=True)
 
-    async def _drain(self) -> None:
-        """Let answers finish. Those that do not in time are told so, never just cut."""
-        quiet = await self.gateway.drain(DRAIN_S)
+    async def _part(self, *, quiet: bool) -> None:
+        """Replicas stop. Answers that did not end in time are told so, never just cut."""
         await asyncio.gather(
             *(one.stop(PARTING_S, at_once=not quiet) for one in self._models.values())
         )
