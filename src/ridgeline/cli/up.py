@@ -69,7 +69,8 @@ def up(
             where="up",
             remedy=f"write them into {spec}",
         )
-    platform = load(spec) if spec is not None else _from_options(model, replicas, urls)
+    written = load(spec) if spec is not None else _from_options(model, replicas, urls)
+    platform = written
     if name is not None:
         platform = platform.model_copy(update={"name": _checked(name)})
     platform = _listen(platform, host, port)
@@ -79,7 +80,8 @@ def up(
     from ridgeline.web.console import mount_console
 
     # Without a spec nobody has said anything about tenants.
-    live = LivePlatform(platform, Screen(platform, spec), rules_tenants=spec is not None)
+    screen = Screen(platform, spec)
+    live = LivePlatform(platform, screen, rules_tenants=spec is not None, written=written)
     live.mount(mount_console)
     event_loop.run(_run(live))
 

@@ -36,6 +36,20 @@ class Running:
         """Whether that very process still runs."""
         return _began(self.pid) == self.began
 
+    def save(self) -> None:
+        """Write it down, in one step. LaunchError where that cannot be."""
+        draft = self.file.with_suffix(f".{self.pid}.tmp")
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps(asdict(self)), encoding="utf-8")
+            draft.replace(self.file)
+        except OSError as error:
+            raise LaunchError(
+                f"what runs cannot be noted there: {error.strerror}",
+                where=str(self.file.parent),
+                remedy="RIDGELINE_STATE=… names a folder that can be written",
+            ) from error
+
     def stop(self) -> None:
         """Ask it to drain and stop."""
         try:
@@ -54,17 +68,7 @@ def write(name: str, url: str, models: tuple[str, ...], logs: Path) -> Running:
                 remedy=f"ridgeline down {name}, or up with another --name and --port",
             )
     running = Running(name, os.getpid(), _began(os.getpid()), url, models, str(logs))
-    draft = running.file.with_suffix(f".{running.pid}.tmp")
-    try:
-        running.file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(asdict(running)), encoding="utf-8")
-        draft.replace(running.file)
-    except OSError as error:
-        raise LaunchError(
-            f"what runs cannot be noted there: {error.strerror}",
-            where=str(running.file.parent),
-            remedy="RIDGELINE_STATE=… names a folder that can be written",
-        ) from error
+    running.save()
     return running
 
 

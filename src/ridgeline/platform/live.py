@@ -6,7 +6,9 @@
 import asyncio
 import errno
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,9 +17,11 @@ from sqlalchemy import Engine
 
 from ridgeline.errors import SpecError
 from ridgeline.launch import running
+from ridgeline.launch.door import Answer, Door, door_of
 from ridgeline.paths import state_home
 from ridgeline.platform.controllers import Controllers
 from ridgeline.platform.managed import ManagedModel
+from ridgeline.platform.reloading import Reloading
 from ridgeline.serving.control.workers import Workers
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
@@ -32,6 +36,8 @@ from ridgeline.store.database import open_store
 DRAIN_S = 30.0
 #: How long the last words of replicas may take to reach clients, and replicas to leave.
 PARTING_S = 5.0
+#: How long a server that runs already may take to end what it has, once it is not wanted any more.
+LEAVE_S = 600.0
 #: How long a server that is said to run already may take to answer before we say otherwise.
 EXTERNAL_S = 3.0
 #: Requests at once in a replica of somebody else's engine: vLLM's own default.
@@ -73,12 +79,22 @@ class LivePlatform:
     Pages may be mounted on `gateway.app` before `run`.
     """
 
-    def __init__(self, platform: Platform, watcher: Watcher, *, rules_tenants: bool = True) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        watcher: Watcher,
+        *,
+        rules_tenants: bool = True,
+        written: Platform | None = None,
+    ) -> None:
         """With `rules_tenants` the database's tenants become those of the platform.
 
+        `written` is the platform as its file has it, where options moved its name or address.
         Raises StoreError, SpecError.
         """
         self._platform = platform
+        self._written = written or platform
+        self._rules_tenants = rules_tenants
         self._watcher = watcher
         self._logs = state_home() / "logs" / platform.name
         self._config = _gateway_config(platform, self._logs)
@@ -99,6 +115,12 @@ class LivePlatform:
             for model in platform.models
             if not isinstance(model.engine, UrlEngine)
         }
+        #: By model, its servers that run already: by URL and key the replica's id.
+        self._servers: dict[str, dict[tuple[str, str | None], str]] = {}
+        #: Those of them that end what they have: their ids are not free yet.
+        self._parting: set[str] = set()
+        self._note: running.Running | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self._awaited = sum(one.model.replicas.min for one in self._models.values())
 
     def mount(self, mount: Callable[[Application, Status, Engine], None]) -> None:
@@ -120,40 +142,46 @@ class LivePlatform:
             await model.announce()
         url = await self._open()
         names = tuple(model.name for model in self._platform.models)
-        note = None
         self._failure = asyncio.get_running_loop().create_future()
         store = open_store(self._config.database)
         controllers = Controllers(store, self._models, self.gateway)
         self.gateway.control = controllers.shown
+        reloading = self._reloading(controllers, store)
+        door: Door | None = None
         loops: list[asyncio.Task[None]] = []
         try:
-            note = running.write(self._platform.name, url, names, self._logs)
+            self._note = note = running.write(self._platform.name, url, names, self._logs)
             self._watcher.started(url, self._platform.models)
             await self._add_external()
             await controllers.start()
             if not self._awaited:
                 self._watcher.ready(url)
-            loops = [asyncio.create_task(loop) for loop in controllers.loops()]
-            await _first([self._failure, *loops], stop)
+            loops = [self._looped(loop) for loop in controllers.loops()]
+            door = Door(door_of(note), _handlers(reloading))
+            await door.open()
+            await _first([self._failure], stop)
             self._watcher.draining()
+            await door.close()
             # Requests that are held still get the replica that they wait for.
             quiet = await self.gateway.drain(DRAIN_S)
             await _end(loops)
-            await self._part(quiet=quiet)
+            models = [*self._models.values(), *reloading.leaving.values()]
+            await self._part(models, quiet=quiet)
         finally:
-            await _end(loops)
+            if door is not None:
+                await door.close()
+            await _end([*loops, *self._leaving])
+            await reloading.close()
             for model in self._models.values():
                 await model.close()
             await self.gateway.close()
             store.dispose()
-            if note is not None:
-                note.file.unlink(missing_ok=True)
+            if self._note is not None:
+                self._note.file.unlink(missing_ok=True)
 
-    async def _part(self, *, quiet: bool) -> None:
+    async def _part(self, models: list[ManagedModel], *, quiet: bool) -> None:
         """Replicas stop. Answers that did not end in time are told so, never just cut."""
-        await asyncio.gather(
-            *(one.stop(PARTING_S, at_once=not quiet) for one in self._models.values())
-        )
+        await asyncio.gather(*(one.stop(PARTING_S, at_once=not quiet) for one in models))
         if not quiet:
             await self.gateway.hang_up()
             await self.gateway.drain(PARTING_S)
@@ -177,16 +205,95 @@ class LivePlatform:
         added = []
         for model in self._platform.models:
             if isinstance(model.engine, UrlEngine):
-                key = _from_environment(model.engine.api_key_env, f"models {model.name}")
-                for number, url in enumerate(model.engine.urls):
-                    name = f"{model.name}-{number}"
-                    self.gateway.add_replica(ReplicaAddress(name, url, model.name, key))
-                    added.append((name, url))
+                added += self._join(model, model.engine.urls)
         ready = await asyncio.gather(
             *(self.gateway.until_ready(name, EXTERNAL_S) for name, _ in added)
         )
         for (name, url), is_ready in zip(added, ready, strict=True):
             self._watcher.joined(name, url, is_ready)
+
+    def _join(self, model: ModelSpec, urls: Sequence[str]) -> list[tuple[str, str]]:
+        """Servers that run already, and are not there yet, get requests: their ids and URLs."""
+        there = self._servers.setdefault(model.name, {})
+        key, added = self.key(model), []
+        for url in urls:
+            if (url, key) not in there:
+                taken = {*there.values(), *self._parting}
+                names = (f"{model.name}-{number}" for number in count())
+                name = next(name for name in names if name not in taken)
+                there[url, key] = name
+                self.gateway.add_replica(ReplicaAddress(name, url, model.name, key))
+                added.append((name, url))
+        return added
+
+    def _looped(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A loop of the controllers; where it fails for good the platform ends with that."""
+        task = asyncio.create_task(loop)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and isinstance(error := task.exception(), Exception):
+                self._failed(error)
+
+        task.add_done_callback(ended)
+        return task
+
+    def _reloading(self, controllers: Controllers, store: Engine) -> Reloading:
+        return Reloading(
+            self._platform,
+            self._written,
+            self,
+            self._models,
+            controllers,
+            self.gateway,
+            store,
+            rules_tenants=self._rules_tenants,
+            failed=self._failed,
+        )
+
+    # What of a platform changes when it is another one (platform.reloading.Served).
+
+    def settings(self, platform: Platform) -> Mapping[str, ModelSettings]:
+        """What the gateway has to know of the models."""
+        return {model.name: _settings(model) for model in platform.models}
+
+    def managed(self, platform: Platform, model: ModelSpec) -> ManagedModel:
+        """A model that comes to those that are served: its failure does not end them."""
+        return ManagedModel(
+            platform,
+            model,
+            self._logs,
+            self,
+            lambda: self.gateway,
+            lambda error: self._watcher.died(model.name, str(error)),
+        )
+
+    def key(self, model: ModelSpec) -> str | None:
+        """The key of servers that run already. Raises SpecError where it is not set."""
+        if not isinstance(model.engine, UrlEngine):
+            return None
+        return _from_environment(model.engine.api_key_env, f"models {model.name}")
+
+    async def servers(self, model: ModelSpec, wanted: Sequence[str]) -> None:
+        """Those that come join, those that go end what they have."""
+        self._join(model, wanted)
+        there, key = self._servers[model.name], self.key(model)
+        for server in [one for one in there if one[0] not in wanted or one[1] != key]:
+            self._parting.add(name := there.pop(server))
+            task = asyncio.create_task(self._leave(name))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, replica: str) -> None:
+        await self.gateway.remove_replica(replica, LEAVE_S)
+        self._parting.discard(replica)
+
+    def named(self, platform: Platform) -> None:
+        """It is this platform from now on."""
+        self._platform = platform
+        if self._note is not None:
+            names = tuple(model.name for model in platform.models)
+            self._note = replace(self._note, models=names)
+            self._note.save()
 
     def _failed(self, error: Exception) -> None:
         """A model cannot be started: the platform ends with that."""
@@ -209,6 +316,19 @@ class LivePlatform:
     async def died(self, replica: str, reason: str) -> None:
         """It will be started again."""
         self._watcher.died(replica, reason)
+
+
+def _handlers(reloading: Reloading) -> dict[str, Answer]:
+    """What commands of this machine may ask of a platform that is up."""
+
+    async def told(_: Mapping[str, Any]) -> Any:
+        return await reloading.told()
+
+    async def reload(values: Mapping[str, Any]) -> Any:
+        wanted = Platform.model_validate(values["spec"])
+        return [change.told() for change in await reloading.reload(wanted)]
+
+    return {"spec": told, "reload": reload}
 
 
 def _gateway_config(platform: Platform, logs: Path) -> GatewayConfig:

@@ -15,6 +15,7 @@ from ridgeline.platform.launches import has_devices, launch_of
 from ridgeline.serving.control.autoscaler import Scaling
 from ridgeline.serving.control.deployment import Deployment, Routing
 from ridgeline.serving.control.likeness import is_alike
+from ridgeline.serving.control.replicas import Startable
 from ridgeline.serving.control.rollouts import Likeness
 from ridgeline.serving.control.room import room_for
 from ridgeline.serving.control.target import Target, target_of
@@ -135,17 +136,26 @@ class ManagedModel:
 
     def _deployment(self, version: Version) -> Deployment:
         label = "" if version.id == self.spec_version.id else f"@{version.id[:6]}"
-        model = version.applied(self.model)
         heard = _OfVersion(self, version.id)
         ready = self._ready.setdefault(version.id, {})
         return Deployment(
-            launch_of(self._platform, model, self._logs, label=label),
+            self._launch(version, label),
             heard,
             heard,
             is_ready=ready.__contains__,
             failed=self._start_failed,
             drain_s=DRAIN_S,
         )
+
+    def _launch(self, version: Version, label: str) -> Callable[[int], Startable]:
+        """How its replicas are started, by what the spec says of it then."""
+
+        def launch(number: int) -> Startable:
+            model = version.applied(self.model)
+            return launch_of(self._platform, model, self._logs, label=label)(number)
+
+        launch(0)  # raises now, where its weights are not here
+        return launch
 
     def shown(self) -> dict[str, Any]:
         """What there is of it, for the console: versions with their replicas, and its bounds."""
@@ -183,6 +193,21 @@ class ManagedModel:
         """The first replicas start, in this version. ModelError where its weights are gone."""
         self.runs({live.id: live}, {live.id: 1.0})
         self.resize(self.model.replicas.min)
+
+    async def becomes(self, platform: Platform, model: ModelSpec) -> None:
+        """The spec says otherwise of it, but for its version, which runs on."""
+        slept = self.sleeps
+        self._platform, self.model = platform, model
+        self.spec_version = version_of(model)
+        if self.sleeps != slept:
+            start_s = (self.start_s or START_S) if self.sleeps else None
+            await self._front().expect(model.name, start_s)
+
+    async def leave(self) -> None:
+        """It is not served any more: its replicas end what they have. Returns when none is left."""
+        await self._front().expect(self.model.name, None)
+        self.resize(0)
+        await asyncio.gather(*(one.gone() for one in self._deployments.values()))
 
     @property
     def scaling(self) -> Scaling:

@@ -126,7 +126,7 @@ def memory(platform: Platform, have: int | None) -> Iterator[Finding]:
 
 def _needed_bytes(model: ModelSpec) -> int:
     try:
-        return room._needed_bytes(model)
+        return room.needed_bytes(model)
     except ModelError:
         return 0  # its weights are not here, which is said elsewhere
 

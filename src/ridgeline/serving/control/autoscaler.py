@@ -57,35 +57,40 @@ class Autoscaler:
         log: ScaleLog,
         may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._scaling = scaling
+        self.scaling = scaling
         self._deployment = deployment
         self._look = look
         self._log = log
         self._may_act = may_act
         self._looks: list[Look] = []
         self._said = ""
+        self._released = False
         self.latest: Scaled | None = None
 
     async def run(self) -> None:
         """Round after round, until cancelled."""
-        while True:
+        while not self._released:
             try:
                 await self.round()
             except StoreError as error:  # to scale matters more than to have it on record
                 _LOG.error("the autoscaler cannot write down what it does: %s", error)
-            await asyncio.sleep(self._scaling.every_s)
+            await asyncio.sleep(self.scaling.every_s)
+
+    def release(self) -> None:
+        """Decide nothing any more, not even a round that has begun."""
+        self._released = True
 
     async def round(self) -> Scaled | None:
         """One look and what follows; None where another controller acts."""
-        if not self._may_act():
+        if self._released or not self._may_act():
             self._looks = []  # what we would remember is not all of it
             return None
-        scaling, size = self._scaling, self._deployment.size
+        scaling, size = self.scaling, self._deployment.size
         now = look_of(await self._look(), scaling.model, size, time.monotonic_ns())
         self._looks = remembered([*self._looks, now], scaling.settings, now.at_ns)
         floor = scaling.floor(time.time())
         self.latest = decided = scale(self._looks, scaling.settings, floor=floor)
-        if decided.replicas != size:
+        if decided.replicas != size and not self._released:
             self._deployment.resize(decided.replicas)
             await asyncio.to_thread(self._log.wrote, scaling.model, size, decided, now)
         return decided

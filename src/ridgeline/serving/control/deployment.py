@@ -75,6 +75,11 @@ class Deployment:
             *(replica.stop(grace_s, at_once=at_once) for replica in self._replicas.values())
         )
 
+    async def gone(self) -> None:
+        """Wait until no replica is left."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Nothing of it is left."""
         for task in self._tasks:

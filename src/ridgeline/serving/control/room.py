@@ -14,10 +14,10 @@ _PROCESS_BYTES = 500_000_000
 def room_for(spec: ModelSpec) -> bool:
     """Whether a replica fits into what is free now. True where that cannot be known."""
     free = _free_bytes()
-    return free is None or _needed_bytes(spec) <= free
+    return free is None or needed_bytes(spec) <= free
 
 
-def _needed_bytes(spec: ModelSpec) -> int:
+def needed_bytes(spec: ModelSpec) -> int:
     """At most so much: weights, cache, process."""
     if not isinstance(spec.engine, RidgelineEngine) or spec.model is None:
         return 0

@@ -22,7 +22,7 @@ import msgspec
 from ridgeline.errors import LaunchError
 from ridgeline.launch.calls import MOST_LINE_BYTES, Calls
 from ridgeline.serving.control.scrapes import Scrapes
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 from ridgeline.serving.gateway.merged import merged_status
 from ridgeline.serving.http_guard import http_url
 from ridgeline.serving.policy.restart import restart
@@ -109,12 +109,13 @@ class Worker:
         hearing = asyncio.create_task(calls.run())
         try:
             async with asyncio.timeout(START_S):
-                await calls.ask("start", config=msgspec.to_builtins(self.config, str_keys=True))
+                await calls.ask("make", config=msgspec.to_builtins(self.config, str_keys=True))
                 for call, values in self._group.orders:
                     await calls.ask(call, **values)
                 for address in self._group.addresses:
                     if address in self._group.addresses:  # still: one may have left meanwhile
                         await calls.ask("add", address=msgspec.to_builtins(address))
+                await calls.ask("start")
             self.listens.set()
             await process.wait()
         except (LaunchError, TimeoutError):
@@ -213,6 +214,13 @@ class Workers:
         else:
             self._splits[model] = told
         await self._ask_all(0, "split", model=model, split=told)
+
+    async def set_models(self, models: Mapping[str, ModelSettings]) -> None:
+        """From now on every worker routes, queues and charges by these settings."""
+        self.config = replace(self.config, models=models)
+        for worker in self._workers:  # for when it is started again
+            worker.config = replace(worker.config, models=models)
+        await self._ask_all(0, "models", models=msgspec.to_builtins(models, str_keys=True))
 
     async def drain(self, grace_s: float) -> bool:
         """Take no new request; whether the running ones ended within `grace_s`."""

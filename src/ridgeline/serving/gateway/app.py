@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ridgeline.serving.gateway.admin import add_admin
 from ridgeline.serving.gateway.admission import Admission
 from ridgeline.serving.gateway.arms import Arms
 from ridgeline.serving.gateway.callers import DEFAULT_TENANT, Caller, Callers
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 from ridgeline.serving.gateway.fleet import Fleet
 from ridgeline.serving.gateway.ledger import Ledger
 from ridgeline.serving.gateway.line import Line
@@ -51,7 +52,8 @@ class Gateway:
     """
 
     def __init__(self, config: GatewayConfig, *, scrape: Scrape | None = None) -> None:
-        self.config = config
+        self._settings = dict(config.models)  # one for all who read the config: see set_models
+        self.config = config = replace(config, models=self._settings)
         self.url = ""
         #: What whoever starts the replicas shows of that, for `status`.
         self.control: Callable[[], Mapping[str, Any]] = dict
@@ -192,6 +194,16 @@ class Gateway:
             self._arms.end(model)
         else:
             self._arms.begin(model)
+
+    async def set_models(self, models: Mapping[str, ModelSettings]) -> None:
+        """From now on models are routed, queued and charged by these settings."""
+        self._settings.clear()
+        self._settings.update(models)
+        for replica in self._fleet.replicas:
+            address = replica.address
+            usd_per_hour = self.config.model(address.model).usd_per_hour
+            self._replica_time.joined(address.id, address.model, usd_per_hour)
+        self._fleet.settings_changed()
 
     async def look(self) -> Mapping[str, Any]:
         """`status`, as several workers give it too."""

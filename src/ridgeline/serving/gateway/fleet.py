@@ -163,6 +163,14 @@ class Fleet:
         else:
             self._splits[model] = split
 
+    def settings_changed(self) -> None:
+        """Models have other settings: replicas are told their slots, and queues look again."""
+        for replica in self.replicas:
+            name = next(iter(sorted(replica.names)), ANY)
+            replica.view.slots = self._config.model(name).slots
+            for model in replica.view.models or ():
+                self.on_change(model)
+
     def slots(self, model: str) -> int:
         """Requests for a model that this worker may have under way at once: its share of all."""
         ready = sum(

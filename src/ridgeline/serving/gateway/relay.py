@@ -56,6 +56,7 @@ class Relay:
         if not piece:
             raise RetryableError(f"replica {answer.replica.id} sent an empty stream", stale=True)
         self.response = web.StreamResponse(status=answer.status, headers=answer.headers())
+        self.response.headers["X-Accel-Buffering"] = "no"  # a proxy in front shall not hold it back
         exchange.answered(answer.status)
         await with_id(self.response, exchange).prepare(request)
         return await self._to_the_end(piece, answer)

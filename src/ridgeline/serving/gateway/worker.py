@@ -13,7 +13,7 @@ import msgspec
 from ridgeline.errors import SpecError
 from ridgeline.launch.calls import Calls, Handler, with_parent
 from ridgeline.serving.gateway.app import Gateway
-from ridgeline.serving.gateway.config import GatewayConfig, ReplicaAddress
+from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 from ridgeline.serving.gateway.merged import merged_status
 from ridgeline.serving.gateway.metrics_merge import merge
 from ridgeline.serving.policy.split import Split
@@ -51,17 +51,19 @@ class Work:
     @property
     def gateway(self) -> Gateway:
         """The gateway, once the parent has started it."""
-        assert self._gateway is not None, "`start` is the parent's first call"
+        assert self._gateway is not None, "`make` is the parent's first call"
         return self._gateway
 
     def _handlers(self) -> dict[str, Handler]:
         return {
+            "make": self._make,
             "start": self._start,
             "add": self._add,
             "until_ready": self._until_ready,
             "remove": self._remove,
             "expect": self._expect,
             "split": self._split,
+            "models": self._models,
             "drain": self._drain,
             "hang_up": self._hang_up,
             "status": self._status,
@@ -69,11 +71,14 @@ class Work:
             "close": self._close,
         }
 
-    async def _start(self, told: Mapping[str, Any]) -> str:
+    async def _make(self, told: Mapping[str, Any]) -> None:
+        """It learns of models and replicas before it listens: nobody hears that there are none."""
         config = msgspec.convert(told["config"], GatewayConfig, str_keys=True)
         self._gateway = gateway = Gateway(config, scrape=self._all_metrics)
         self._mount(gateway, self._whole_status)
-        return await gateway.start()
+
+    async def _start(self, _: Mapping[str, Any]) -> str:
+        return await self.gateway.start()
 
     async def _add(self, told: Mapping[str, Any]) -> None:
         """A replica that came while this worker started is told twice; one of its id stays."""
@@ -92,6 +97,9 @@ class Work:
     async def _split(self, told: Mapping[str, Any]) -> None:
         split = told["split"]
         await self.gateway.set_split(told["model"], split and msgspec.convert(split, Split))
+
+    async def _models(self, told: Mapping[str, Any]) -> None:
+        await self.gateway.set_models(msgspec.convert(told["models"], dict[str, ModelSettings]))
 
     async def _drain(self, told: Mapping[str, Any]) -> bool:
         return await self.gateway.drain(told["grace_s"])
