@@ -73,8 +73,8 @@ def entry(number: int) -> dict[str, object]:
     }
 
 
-def cost(*arguments: str) -> Result:
-    return CliRunner().invoke(ridgeline_command, ["cost", *arguments])
+def cost(*arguments: str, **env: str) -> Result:
+    return CliRunner(env=env).invoke(ridgeline_command, ["cost", *arguments])
 
 
 def test_the_answer_comes_first_and_says_what_binds(database: str) -> None:
@@ -88,7 +88,22 @@ def test_the_answer_comes_first_and_says_what_binds(database: str) -> None:
     assert "360 requests · bill $0.48" in text
     assert "[bold]" in text  # a tenant's name is no markup
     assert "stand in" in text
-    assert max(map(len, result.output.splitlines())) <= 80
+    lines = result.output.splitlines()
+    assert lines[0].endswith("idle binds")  # a pipe wraps nothing
+    assert any(re.match(r"  \[bold\] +chat +120 +0.28 → 1.33 .* \$0.24$", one) for one in lines)
+
+
+@pytest.mark.parametrize("by", ["tenant", "tenant,model,key,replica"])
+def test_at_80_columns_no_amount_is_broken(database: str, by: str) -> None:
+    a_day(database)
+    asked = ["--database", database, "--by", by, *DAY]
+    seen = cost(*asked, FORCE_COLOR="1", TERM="dumb", COLUMNS="80").output
+    # Commands are not wrapped: they are to be copied.
+    lines = [line for line in seen.splitlines() if not line.startswith("  ridgeline")]
+    assert max(map(len, lines)) <= 80
+    amounts = r"[\d.]+ → [\d.]+"
+    piped = cost(*asked).output
+    assert len(re.findall(amounts, seen)) == len(re.findall(amounts, piped)) > 0
 
 
 def test_the_printed_lines_are_the_printed_total(database: str) -> None:
@@ -124,6 +139,7 @@ def test_an_empty_ledger_has_no_requests_yet(database: str) -> None:
     result = cost("--database", database)
     assert result.exit_code == 1
     assert result.output.startswith("No requests yet")
+    assert f"\n  ridgeline cost --database {database} --since 30d\n" in result.output
     assert json.loads(cost("--database", database, "--json").output)["lines"] == []
 
 
@@ -134,7 +150,10 @@ def test_a_spec_names_the_ledger(tmp_path: Path, database: str) -> None:
         f"models: [{{name: chat, engine: {{kind: url, urls: ['http://127.0.0.1:1']}}}}]\n"
         f"gateway: {{database: '{database}'}}\n"
     )
-    assert cost(str(spec), *DAY).output == cost("--database", database, *DAY).output
+    by_spec = cost(str(spec), *DAY).output
+    by_url = cost("--database", database, *DAY).output
+    assert by_spec == by_url.replace(f"cost --database {database}", f"cost {spec}")
+    assert f"\n  ridgeline cost {spec} --like MODEL@ACCELERATOR\n" in by_spec
     assert "one of them" in str(cost(str(spec), "--database", database).exception)
 
 

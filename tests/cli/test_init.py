@@ -1,10 +1,11 @@
 import json
+import re
 
 from click.testing import CliRunner
 
 from ridgeline.cli import ridgeline_command
-from ridgeline.serving.spec import GatewaySpec, ModelSpec
-from ridgeline.spec import load
+from ridgeline.serving.spec import FakeEngine, GatewaySpec, ModelSpec, VllmEngine
+from ridgeline.spec import load, parse
 
 
 def run(*args):
@@ -28,6 +29,7 @@ def test_the_file_shows_every_key_of_our_engine(tmp_path):
     for part in (
         "RidgelineEngine",
         "UrlEngine",
+        "FakeEngine",
         "GatewaySpec",
         "ModelSpec",
         "Replicas",
@@ -36,6 +38,20 @@ def test_the_file_shows_every_key_of_our_engine(tmp_path):
     ):
         for key in schema["$defs"][part]["properties"]:
             assert f"{key}:" in text, key
+
+
+def test_what_is_commented_out_is_valid_with_its_defaults(tmp_path):
+    """Whoever takes the # away gets what the file says."""
+    file = tmp_path / "platform.yaml"
+    run("init", file)
+    is_key = re.compile(r"^( *)# (?=[# ]*(?:- name|[a-z_]+):)", re.MULTILINE)
+    shown = is_key.sub(r"\1", is_key.sub(r"\1", file.read_text()))  # some are within others
+    models = {one.name: one for one in parse(shown, name="platform.yaml").models}
+    fake = models["stand-in"]
+    assert fake.model == "llama-3.1-8b"
+    assert fake.engine == FakeEngine(kind="fake", accelerator="h100-sxm")
+    assert models["large"].engine == VllmEngine(kind="vllm", tensor_parallel=4)
+    assert models["big"].engine.kind == "url"
 
 
 def test_a_file_that_is_there_is_kept(tmp_path):

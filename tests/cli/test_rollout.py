@@ -67,9 +67,13 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(place) -> No
 
 def test_one_goes_on_until_it_is_over(place) -> None:
     spec, store = place
-    assert "no rollout of chat goes on" in told("abort", "chat", spec)
+    nothing = told("abort", "chat", spec)
+    assert "no rollout of chat goes on" in nothing
+    assert f"try: ridgeline rollout status chat {spec}" in nothing
     run("start", "chat", spec, "--engine", "step=20ms")
-    assert "goes on" in told("start", "chat", spec, "--engine", "step=30ms")
+    another = told("start", "chat", spec, "--engine", "step=30ms")
+    assert "goes on" in another
+    assert f"try: ridgeline rollout abort chat {spec}, or wait" in another
     assert "will be promoted" in run("promote", "chat", spec).output
     assert RolloutLog(store).going_on()[0].wish == "promote"
     assert "will go back" in run("abort", "chat", spec).output
@@ -99,4 +103,6 @@ def test_without_a_database_there_is_nothing_to_roll_out(tmp_path) -> None:
     (tmp_path / "p.yaml").write_text(
         f"{SPEC}\ngateway: {{database: 'sqlite:///{tmp_path}/none.db'}}"
     )
-    assert "is not there" in told("status", "chat", tmp_path / "p.yaml")
+    missing = told("status", "chat", tmp_path / "p.yaml")
+    assert "is not there" in missing
+    assert f"`ridgeline up {tmp_path}/p.yaml`" in missing

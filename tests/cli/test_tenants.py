@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 import stat
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ridgeline.cli import ridgeline_command
+from ridgeline.cli.databases import same_place
 from ridgeline.errors import RidgelineError, SpecError, StoreError
 from ridgeline.paths import state_home
 from ridgeline.serving.gateway.callers import Callers
@@ -17,15 +19,16 @@ from ridgeline.serving.gateway.tenants import Tenants
 from ridgeline.serving.tenant_spec import TenantSpec
 from ridgeline.store.database import open_store
 
+#: A terminal of 80 columns, as rich knows it.
+TERMINAL = {"FORCE_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}
 SPEC = """
 name: house
 models: [{name: m, engine: {kind: url, urls: ["http://127.0.0.1:1"]}}]
 """
 
 
-def run(*arguments: str, status: int = 0) -> Result:
-    # Wide enough that no table folds.
-    done = CliRunner(env={"COLUMNS": "200"}).invoke(ridgeline_command, arguments)
+def run(*arguments: str, status: int = 0, env: dict[str, str] | None = None) -> Result:
+    done = CliRunner(env=env).invoke(ridgeline_command, arguments)
     if isinstance(done.exception, RidgelineError):
         raise done.exception
     assert done.exit_code == status, done.output
@@ -146,6 +149,82 @@ def test_what_is_not_there_is_told():
     with pytest.raises(SpecError, match="no key 'key-x'"):
         run("keys", "revoke", "key-x")
     assert "keys create" in run("keys", "list", status=1).stdout
+
+
+@pytest.fixture(params=["spec", "database"])
+def place(request, tmp_path: Path) -> list[str]:
+    """The words that name a database, of a file whose name has to be quoted."""
+    file = tmp_path / "my platform.yaml"
+    file.write_text(SPEC)
+    by_url = ["--database", f"sqlite:///{tmp_path}/l.db"]
+    return [str(file)] if request.param == "spec" else by_url
+
+
+def follow(told: str) -> Result:
+    """Type what was printed as the next command."""
+    (line,) = re.findall(r"^  ridgeline (.*)$", told, re.MULTILINE)
+    return run(*shlex.split(line))
+
+
+def test_the_next_command_works_as_it_is_printed(place: list[str]):
+    added = run("tenants", "add", "race", *place).stdout
+    none = run("keys", "list", *place, status=1).stdout
+    assert follow(none.replace("TENANT", "race")).stdout.startswith("rl-")
+    assert follow(added).stdout.startswith("rl-")
+    assert "no limits" in follow(run("tenants", "disable", "race", *place).stdout).stdout
+    assert data("tenants", "list", *place)[0]["disabled_at"] is None
+
+
+def test_a_remedy_names_the_same_place(place: list[str]):
+    with pytest.raises(StoreError) as told:
+        run("tenants", "list", *place)
+    assert f"`ridgeline tenants add NAME {shlex.join(place)}`" in told.value.remedy
+    run("tenants", "add", "race", *place)
+    with pytest.raises(SpecError) as told:
+        run("keys", "create", "nobody", *place)
+    assert told.value.remedy.startswith(f"ridgeline tenants list {shlex.join(place)} shows")
+    with pytest.raises(SpecError) as told:
+        run("keys", "revoke", "key-x", *place)
+    assert told.value.remedy.startswith(f"ridgeline keys list {shlex.join(place)} shows")
+
+
+def test_a_password_is_not_printed_again():
+    assert same_place(None, "postgresql://me:s3cret@db/l") == " --database URL"
+    assert same_place(None, "postgresql:///l?password=s3cret") == " --database URL"
+    assert same_place(None, "postgresql://me@db/l") == " --database postgresql://me@db/l"
+    assert same_place(None, None) == ""
+
+
+def test_a_model_that_the_spec_does_not_serve_is_warned_of(tmp_path: Path):
+    file = tmp_path / "platform.yaml"
+    file.write_text(SPEC)
+    run("tenants", "add", "search", str(file))
+    made = run("keys", "create", "search", str(file), "--model", "nosuch", "--model", "m")
+    assert made.stdout.startswith("rl-")  # it may come later
+    assert made.stderr.count("serves no model") == 1
+    assert "serves no model 'nosuch', only: m" in made.stderr
+    assert "warning" not in run("keys", "create", "search", str(file), "--model", "m").stderr
+    file.write_text(SPEC.replace("name: m,", 'name: "*",'))
+    assert "warning" not in run("keys", "create", "search", str(file), "--model", "x").stderr
+    run("tenants", "add", "search")  # no spec, so nobody knows what is served
+    assert "warning" not in run("keys", "create", "search", "--model", "nosuch").stderr
+
+
+def test_at_80_columns_and_in_a_pipe_lists_can_be_read():
+    limits = ["--requests-per-minute", "600", "--input-tokens-per-minute", "2M",
+              "--output-tokens-per-minute", "400k", "--budget", "5000/month"]  # fmt: skip
+    run("tenants", "add", "research-and-development", *limits)
+    made = data("keys", "create", "research-and-development", "--name", "laptop", *limits)
+    assert made["key"]["id"]
+    for what in ("tenants", "keys"):
+        piped = run(what, "list", env={"COLUMNS": "80"}).stdout.splitlines()
+        assert len(piped) == 2
+        assert "400,000 output tokens/min, $5000/month" in piped[1]
+        seen = run(what, "list", env=TERMINAL).stdout
+        assert max(map(len, seen.splitlines())) <= 80
+        assert len(seen.splitlines()) <= 5
+        broken = set(piped[1].split()) - {word.rstrip(";") for word in seen.split()}
+        assert not broken
 
 
 def test_tenants_of_platform_yaml_are_changed_there(tmp_path: Path):

@@ -9,6 +9,7 @@ from aiohttp import ClientSession
 
 from console_pages import (
     EVIL,
+    a_page,
     a_replica,
     browse,
     console,
@@ -257,6 +258,32 @@ async def test_in_a_browser_each_view_shows_what_it_is_named_for(tmp_path) -> No
     assert re.search(r'<dialog id="why"[^>]* open=""', why)
     assert "77 tokens in (0 cached), 3 out, by usage" in why
     assert not re.search(r'<dialog id="why"[^>]* open=""', broken)
+
+
+@in_a_browser
+async def test_in_a_browser_latency_stays_in_its_card_at_every_width(tmp_path) -> None:
+    """However long its numbers are: here they are written in, since no test waits for a day."""
+    write = """document.querySelectorAll("#latency td.n").forEach((one) => {
+      one.textContent = "86400 s, or more";
+    });"""
+    measure = """(() => {
+      WRITE
+      const card = document.querySelector("#latency-card").getBoundingClientRect();
+      const parts = document.querySelectorAll("#latency, #latency .spread, #latency .spread i");
+      return Math.max(...[...parts].map((one) => one.getBoundingClientRect().right)) - card.right;
+    })()""".replace("WRITE", write)
+    async with a_replica("smollm2") as replica, console() as (url, gateway):
+        gateway.add_replica(ReplicaAddress("smollm2-0", replica))
+        await ready(gateway)
+        async with ClientSession() as client:
+            body = {"model": "smollm2", "stream": True, "messages": []}
+            async with client.post(f"{url}/v1/chat/completions", json=body) as answer:
+                await answer.read()
+        async with a_page(tmp_path) as page:
+            for width in (390, 640, 1101, 1280, 1920):
+                await page.open(f"{url}/#now", width, 800)
+                await page.until("document.querySelectorAll('#latency .spread').length === 3")
+                assert await page.value(measure) < 0, width
 
 
 @in_a_browser

@@ -114,7 +114,8 @@ def _print(out: Console, found: "Report", command: str) -> None:
         _print_prices(out, found)
     _print_bill(out, found)
     for note in _notes(found, command):
-        out.print(Text(note), soft_wrap=True)
+        is_command = note.startswith("  ")  # stays whole, to be copied
+        out.print(Text(note), soft_wrap=is_command)
 
 
 def _answer(found: "Report") -> str:
@@ -143,8 +144,10 @@ def _print_prices(out: Console, found: "Report") -> None:
     for line in found.lines:
         cells = [f"{_bare(floor)} → {_bare(actual)}" for floor, actual in prices(line).values()]
         last = [_money(line.usage.charged_usd)] if charged else []
-        rows.append([*line.usage.of, f"{line.usage.requests:,}", *cells, *last])
-    headings = [*found.by, *headings, *(["charged"] if charged else [])]
+        name, *names = line.usage.of
+        rows.append([f"  {name}", *names, f"{line.usage.requests:,}", *cells, *last])
+    name, *names = found.by
+    headings = [f"  {name}", *names, *headings, *(["charged"] if charged else [])]
     out.print()
     print_table(out, headings, rows, first=len(found.by), right=True)
     out.print("  floor → actual; the floor is without idle, loading and drained seconds\n")
@@ -154,7 +157,7 @@ def _print_bill(out: Console, found: "Report") -> None:
     from ridgeline.serving.gateway.cost_data import lines_of_bill
 
     rows = [(f"  {name}", f"{amount:,f}") for name, amount in lines_of_bill(found)]
-    print_table(out, ("bill", "$"), rows, first=1, right=True)
+    print_table(out, ("  bill", "$"), rows, first=1, right=True)
     out.print()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def diff(spec: Path, name: str | None, as_json: bool) -> None:
     changes = differences(as_it_runs(written, wanted, live), wanted, spec=str(spec))
     show([change.told() for change in changes], running, as_json=as_json)
     if changes and not as_json and not _refused(changes):
-        click.echo(f"ridgeline reload {spec}{f' --name {name}' if name else ''}")
+        click.echo(f"ridgeline reload {shlex.quote(str(spec))}{f' --name {name}' if name else ''}")
     raise SystemExit(1 if _refused(changes) else 0)
 
 

@@ -50,8 +50,8 @@ def list_keys(spec: Path | None, tenant: str | None, database: str | None, as_js
 
         echo_json([shown_key(one) for one in found])
     elif not found:
-        place = same_place(spec, database)
-        click.echo(f"No keys yet. Make one:\n  ridgeline keys create TENANT{place}")
+        there = same_place(spec, database)
+        click.echo(f"No keys yet. Make one:\n  ridgeline keys create TENANT{there}")
     else:
         _print(sorted(found, key=lambda one: (one.tenant, one.created_ns)))
     raise SystemExit(0 if found else 1)

@@ -12,9 +12,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ridgeline.cli.databases import database_option, echo_json, json_option, named_url
+from ridgeline.cli.databases import (
+    database_option,
+    echo_json,
+    json_option,
+    named_url,
+    placed,
+    same_place,
+)
 from ridgeline.cli.engine_settings import engine_settings
 from ridgeline.cli.extras import needs
+from ridgeline.cli.tables import console
 from ridgeline.errors import SpecError
 from ridgeline.serving.models.weights import settled, stored
 from ridgeline.serving.spec import ModelSpec

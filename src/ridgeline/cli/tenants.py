@@ -54,8 +54,8 @@ def list_tenants(spec: Path | None, database: str | None, as_json: bool) -> None
 
         echo_json([shown_tenant(one) for one in found])
     elif not found:
-        place = same_place(spec, database)
-        click.echo(f"No tenants yet. Add one:\n  ridgeline tenants add NAME{place}")
+        there = same_place(spec, database)
+        click.echo(f"No tenants yet. Add one:\n  ridgeline tenants add NAME{there}")
     else:
         headings = ("tenant", "class", "weight", "state", "ruled by", "limits")
         print_table(console(), headings, [_row(one) for one in found], first=5)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import time
 from collections.abc import Mapping
@@ -218,7 +219,7 @@ class Screen:
             tenant = self._platform.tenants[0].name
             self._say(
                 f"Make a key:\n  export {key}=$(ridgeline keys create {escape(tenant)} "
-                f"{escape(str(self._spec))} --json | python -c "
+                f"{escape(shlex.quote(str(self._spec)))} --json | python -c "
                 "'import json,sys; print(json.load(sys.stdin)[\"secret\"])')",
                 wrap=False,
             )

@@ -151,7 +151,7 @@ def _change(path: tuple[str, ...], was: Any, now: Any, spec: str) -> Change:
         case ("models", name, *part):
             return _of_model(path, name, part, was, now, spec)
         case ("tenants", name):
-            return _tenant(path, name, was, now)
+            return _tenant(path, name, was, now, spec)
         case ("tenants", name, *part):
             said = f"{name}: {'.'.join(part)} {_moved(was, now)}, for its requests within a second"
             return Change(path, was, now, How.IN_PLACE, said)
@@ -174,11 +174,11 @@ def _model(path: tuple[str, ...], name: str, was: Any, now: Any) -> Change:
     return Change(path, was, now, How.STARTS, said)
 
 
-def _tenant(path: tuple[str, ...], name: str, was: Any, now: Any) -> Change:
+def _tenant(path: tuple[str, ...], name: str, was: Any, now: Any, spec: str) -> Change:
     if now is None:
         said = f"{name} is disabled: its keys are refused within a second, its usage is kept"
     else:
-        said = f"{name} may ask, once it has a key: ridgeline keys create {name}"
+        said = f"{name} may ask, once it has a key: ridgeline keys create {name} {spec}"
     return Change(path, was, now, How.IN_PLACE, said)
 
 
