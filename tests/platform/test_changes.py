@@ -222,7 +222,7 @@ def test_tenants_change_within_a_second():
     assert said == [
         "search: limits.concurrent 4 becomes 8, for its requests within a second",
         "old is disabled: its keys are refused within a second, its usage is kept",
-        "new may ask, once it has a key: ridgeline keys create new p.yaml",
+        "new may ask, once it has a key: ridgeline keys create new SPEC",
     ]
 
 

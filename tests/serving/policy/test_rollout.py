@@ -75,7 +75,7 @@ def test_an_operator_may_promote_early_and_go_back_late() -> None:
     assert after(after(keeping, wish="promote"), wish="abort").phase is Phase.DONE
 
 
-seens = st.builds(
+looks = st.builds(
     Seen,
     now_ns=st.integers(0, 200).map(lambda s: s * NS),
     has_room=st.sampled_from([None, True, False]),
@@ -88,7 +88,7 @@ seens = st.builds(
 )
 
 
-@given(st.lists(seens, max_size=20))
+@given(st.lists(looks, max_size=20))
 def test_while_requests_may_come_back_the_old_version_is_there(all_seen) -> None:
     rollout = BEGUN
     for seen in all_seen:
