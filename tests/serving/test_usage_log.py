@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeline.errors import LaunchError
-from ridgeline.serving.usage_log import Usage, UsageLog
+from ridgeline.serving.usage_log import PastLogs, Usage, UsageLog
 
 REQUEST = Usage("req-1", 7, 3, 5, finished=False)
 
@@ -62,7 +62,7 @@ def test_what_was_said_elsewhere_counts_from_the_first_moment_on(tmp_path: Path)
 WRITER = """
 import sys
 from pathlib import Path
-from ridgeline.serving.usage_log import UsageLog
+from ridgeline.serving.usage_log import PastLogs, UsageLog
 log = UsageLog(Path(sys.argv[1]))
 entry = log.begin("req-1", 7)
 while True:
@@ -160,3 +160,35 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LaunchError, match="cannot be opened"):
         UsageLog(tmp_path / "file")
+
+
+# Logs whose replicas are gone.
+
+
+def test_a_log_is_read_though_nobody_serves_it(tmp_path: Path) -> None:
+    log = UsageLog(tmp_path / "org_chat-1")
+    for number in range(50):
+        entry = log.begin(f"req-{number}", 10 + number)
+        entry.completion_tokens = number
+        log.write((entry,))
+        if number % 2:
+            log.end(entry)
+    past = PastLogs(tmp_path)
+    assert past.find("org/chat-1", "req-7") == log.find("req-7")
+    assert past.find("org/chat-1", "req-8") == log.find("req-8")  # it was running at the end
+    assert past.find("org/chat-1", "req-4") == log.find("req-4")  # and not req-40 to req-49
+    again = log.begin("req-7", 99)
+    assert past.find("org/chat-1", "req-7") == log.find("req-7")
+    assert again.prompt_tokens == 99
+    for absent in ("req-", "req-50", ""):
+        assert past.find("org/chat-1", absent) is None
+    assert past.find("elsewhere", "req-7") is None
+    assert past.find("../org_chat-1", "req-7") is None
+    log.close()
+
+
+def test_an_empty_or_torn_log_has_nothing(tmp_path: Path) -> None:
+    for content in (b"", b"ridgeline usage 1\n", b"x" * 100 + b"req-1"):
+        (tmp_path / "r").mkdir(exist_ok=True)
+        (tmp_path / "r" / "usage.log").write_bytes(content)
+        assert PastLogs(tmp_path).find("r", "req-1") is None

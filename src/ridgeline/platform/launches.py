@@ -1,6 +1,5 @@
 """How the replicas of a model are started on this machine: from its spec to a command line."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from ridgeline.serving.control.programs import program_of
 from ridgeline.serving.control.replicas import Launch, Startable
 from ridgeline.serving.models.weights import told
 from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine, ServerEngine
+from ridgeline.serving.usage_log import in_one_folder
 from ridgeline.spec import Platform
 
 
@@ -24,7 +24,7 @@ def launch_of(
     Raises ModelError where its weights are not here.
     """
     name = f"{model.name}{label}"
-    folder = _in_one_folder(name)
+    folder = in_one_folder(name)
     if isinstance(model.engine, ServerEngine):
         return _foreign_launch(model, name, logs / folder)
     if isinstance(model.engine, FakeEngine):
@@ -77,11 +77,6 @@ def _threads(platform: Platform) -> int:
     """The cores for one replica where its model does not say: all are shared evenly."""
     ours = (one for one in platform.models if isinstance(one.engine, RidgelineEngine))
     return max(1, cores() // max(1, sum(model.replicas.most for model in ours)))
-
-
-def _in_one_folder(name: str) -> str:
-    """A model's name as a file's: `org/model` and worse must not lead elsewhere."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")
 
 
 def _arguments(model: ModelSpec, threads: int) -> list[str]:

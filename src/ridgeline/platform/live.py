@@ -343,6 +343,7 @@ def _gateway_config(platform: Platform, logs: Path) -> GatewayConfig:
         open=key is None and not platform.tenants,
         log_file=str(logs / "requests.jsonl"),
         log_prompts=gateway.log_prompts,
+        usage_logs=str(state_home() / platform.name / "usage"),
         tracing=gateway.tracing,
         workers=gateway.workers,
         models={model.name: _settings(model) for model in platform.models},

@@ -15,11 +15,13 @@ finished when the next one opens its log: nobody generates for them any more.
 
 import io
 import logging
+import mmap
 import os
+import re
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -167,6 +169,42 @@ class UsageLog:
         if not self._complained:
             self._complained = True
             _LOG.error("the usage log cannot be written, answers go on: %s", error)
+
+
+class PastLogs:
+    """The logs below a folder, as files: for replicas that are not there to be asked."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def find(self, replica: str, request_id: str) -> Usage | None:
+        """What a replica's log has of a request; None where there is neither."""
+        key = request_id.encode()[:_ID_BYTES]
+        try:
+            with (self._root / in_one_folder(replica) / "usage.log").open("rb") as file:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):  # ValueError: an empty file
+            return None
+        with data:
+            found = [entry for entry in _having(data, key) if entry.key == key]
+        newest = max(found, key=lambda entry: entry.serial, default=None)
+        return None if newest is None else _usage(newest)
+
+
+def in_one_folder(name: str) -> str:
+    """A name as a file's: `org/model` and worse must not lead elsewhere."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")
+
+
+def _having(data: mmap.mmap, key: bytes) -> Iterator[Entry]:
+    """Every record in which these bytes stand."""
+    at = data.find(key, _HEADER_BYTES) if key else -1
+    while at >= 0:
+        start = at - (at - _HEADER_BYTES) % _RECORD_BYTES
+        entry = _unpacked(data[start : start + _RECORD_BYTES])
+        if entry is not None:
+            yield entry
+        at = data.find(key, start + _RECORD_BYTES)
 
 
 def _open(folder: Path) -> io.FileIO:

@@ -20,6 +20,7 @@ from ridgeline.serving.gateway.ledger import Ledger
 from ridgeline.serving.gateway.ledger_rows import Ask
 from ridgeline.serving.gateway.recovery import Recovery, Source, getter
 from ridgeline.serving.policy.price import Price
+from ridgeline.serving.usage_log import Usage
 from ridgeline.store.database import open_store, reading
 from ridgeline.store.tables import entries, reservations
 
@@ -168,6 +169,15 @@ async def test_a_gateway_that_was_away_for_long_still_waits_for_its_replicas(
     setting.logs.note("a", "req-1", 90, 6)
     assert await setting.recovery.round() == 0
     assert setting.entry() == ("a", 90, 6, "replica log")
+
+
+async def test_of_a_replica_that_is_gone_its_log_may_still_be_there(setting: Setting) -> None:
+    await setting.begin("req-1", "gone", streamed=5)
+    await setting.begin("req-2", "gone")
+    kept = {("gone", "req-1"): Usage("req-1", 90, 0, 6, finished=True)}
+    setting.recovery._past = lambda replica, attempt: kept.get((replica, attempt))
+    assert await setting.recovery.round() == 1
+    assert setting.entry() == ("gone", 90, 6, "replica log")
 
 
 async def test_a_retry_is_not_charged_twice(setting: Setting) -> None:

@@ -28,7 +28,7 @@ from ridgeline.serving.gateway.logs import JsonHandler, RequestLog, log_to
 from ridgeline.serving.gateway.metrics import Metrics
 from ridgeline.serving.gateway.proxy import Proxy
 from ridgeline.serving.gateway.record import Record
-from ridgeline.serving.gateway.recovery import Recovery, Source, getter
+from ridgeline.serving.gateway.recovery import Past, Recovery, Source, getter
 from ridgeline.serving.gateway.redact import Redactor
 from ridgeline.serving.gateway.replica_time import ReplicaTime
 from ridgeline.serving.gateway.routes import make_app
@@ -39,6 +39,7 @@ from ridgeline.serving.http_guard import GuardedServer, http_url
 from ridgeline.serving.policy.failures import RetryBudget
 from ridgeline.serving.policy.split import Split
 from ridgeline.serving.policy.states import State
+from ridgeline.serving.usage_log import PastLogs
 from ridgeline.store.database import open_store
 
 Scrape = Callable[[], Awaitable[bytes]]
@@ -122,6 +123,7 @@ class Gateway:
             self._ledger,
             self._sources,
             getter(session),
+            past=self._past_logs(),
             most_attempts=self.config.retries + 1,
         )
         recovery.on_settled = self._metrics.recovered
@@ -282,6 +284,11 @@ class Gateway:
             for one in pool.classes:
                 lengths[one.name] = lengths.get(one.name, 0) + one.queued
         return lengths
+
+    def _past_logs(self) -> Past:
+        """Where to look for what replicas did that are not there any more."""
+        folder = self.config.usage_logs
+        return PastLogs(Path(folder)).find if folder else lambda *_: None
 
     def _sources(self, model: str) -> list[Source]:
         """Whom the recovery may ask: replicas of the model, those that left lately too."""

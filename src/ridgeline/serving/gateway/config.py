@@ -67,6 +67,7 @@ class GatewayConfig:
     Health is looked at every `probe_every_s`, and every `probe_starting_s` while a replica is not
     ready. A request for a model of which no replica is ready just now waits at most `hold_s`, and
     longer where one was announced (`Fleet.expect`), but no more than `most_held` of a model do.
+    `usage_logs` is where replicas that we started keep theirs, for those that are gone.
     `worker` names this process among `workers` that share the address.
     """
 
@@ -88,6 +89,7 @@ class GatewayConfig:
     log_file: str = ""
     log_prompts: bool = False
     tracing: str | None = None
+    usage_logs: str = ""
     worker: str = "0"
     workers: int = 1
 

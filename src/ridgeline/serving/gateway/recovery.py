@@ -15,7 +15,7 @@ import msgspec
 
 from ridgeline.errors import StoreError
 from ridgeline.serving.gateway.ledger import Ledger
-from ridgeline.serving.gateway.ledger_rows import Actual, Reservation, attempts_of
+from ridgeline.serving.gateway.ledger_rows import Actual, Attempt, Reservation, attempts_of
 from ridgeline.serving.policy.recover import (
     Found,
     Logged,
@@ -42,6 +42,8 @@ class Source(NamedTuple):
 
 #: The replicas that a model has, or had lately.
 SourcesOf = Callable[[str], Sequence[Source]]
+#: What the log of a replica that cannot be asked has of an attempt, by the replica's id.
+Past = Callable[[str, str], Usage | None]
 #: Status and body of a GET; OSError or TimeoutError where there is no answer.
 Get = Callable[[str, dict[str, str]], Awaitable[tuple[int, bytes]]]
 
@@ -58,6 +60,7 @@ class Recovery:
         sources_of: SourcesOf,
         get: Get,
         *,
+        past: Past = lambda *_: None,
         most_attempts: int = 3,
         every_s: float = 1.0,
         patience: Patience | None = None,
@@ -65,6 +68,7 @@ class Recovery:
         self._ledger = ledger
         self._sources_of = sources_of
         self._get = get
+        self._past = past
         self._most_attempts = most_attempts
         self._every_s = every_s
         self._patience = patience or Patience()
@@ -120,8 +124,8 @@ class Recovery:
         sources = self._sources_of(row.model)
         noted = attempts_of(row.attempts)
         asks = [
-            self._ask(
-                attempt.id, [source for source in sources if source.replica == attempt.replica]
+            self._ask_its(
+                attempt, [source for source in sources if source.replica == attempt.replica]
             )
             for attempt in noted
         ]
@@ -138,6 +142,15 @@ class Recovery:
         if known or logged:
             return [*known, *logged]
         return [Missing.SILENT if Missing.SILENT in late else Missing.UNKNOWN]
+
+    async def _ask_its(self, attempt: Attempt, sources: Sequence[Source]) -> Logged | Missing:
+        """What is known of a noted attempt; of a replica that is not there its log may be."""
+        answer = await self._ask(attempt.id, sources)
+        if answer is Missing.SILENT:
+            usage = await asyncio.to_thread(self._past, attempt.replica, attempt.id)
+            if usage is not None:
+                return _logged(attempt.replica, usage)
+        return answer
 
     async def _ask(self, attempt_id: str, sources: Sequence[Source]) -> Logged | Missing:
         """What these replicas know of an attempt; one that is gone for good is silent."""
@@ -165,13 +178,17 @@ class Recovery:
             usage = None
         if usage is None:
             return Missing.SILENT
-        return Logged(
-            source.replica,
-            usage.prompt_tokens,
-            usage.cached_tokens,
-            usage.completion_tokens,
-            usage.finished,
-        )
+        return _logged(source.replica, usage)
+
+
+def _logged(replica: str, usage: Usage) -> Logged:
+    return Logged(
+        replica,
+        usage.prompt_tokens,
+        usage.cached_tokens,
+        usage.completion_tokens,
+        usage.finished,
+    )
 
 
 def getter(session: aiohttp.ClientSession) -> Get:
