@@ -62,6 +62,13 @@ def test_one_silent_replica_makes_the_whole_unknown() -> None:
     assert look.demand is None
 
 
+def test_what_a_worker_that_hangs_holds_is_not_known() -> None:
+    seen = status(replica(running=3), queued=5) | {"silent_workers": 1}
+    look = look_of(seen, "m", 1, 7)
+    assert (look.demand, look.queued, look.ready) == (None, 5, 1)
+    assert look_of(seen | {"silent_workers": 0}, "m", 1, 7).demand == 8
+
+
 def test_a_gateway_that_does_not_answer_says_nothing() -> None:
     look = look_of({}, "m", 4, 7)
     assert (look.demand, look.queued, look.replicas) == (None, 0, 4)

@@ -14,7 +14,8 @@ _GOING = (State.DRAINING, State.EMPTY, State.STOPPED)
 def look_of(status: Mapping[str, Any], model: str, replicas: int, now_ns: int) -> Look:
     """The look at this instant; `replicas` is how many serve or start.
 
-    A gateway that does not answer has an empty status, and then nothing is known. Requests at
+    A gateway that does not answer has no `replicas` in its status, and then nothing is known; where
+    one of its workers does not, what that one holds is not. Requests at
     replicas are those that all of them report or that the gateway sent, whichever are more: others
     may send there too. That is asked of the sums. A report is up to seconds old, so of each replica
     alone it would count a request that ended here and began there twice, and every answer does so.
@@ -25,7 +26,8 @@ def look_of(status: Mapping[str, Any], model: str, replicas: int, now_ns: int) -
     ready = [one for one in at if one["state"] == State.READY]
     running: int | None = None
     waiting: int | None = None
-    if not any(_is_silent(one) for one in ready):
+    silent = any(_is_silent(one) for one in ready) or status.get("silent_workers", 0)
+    if not silent:
         sent = sum(one["in_flight"] for one in at)
         waiting = sum(one["waiting"] or 0 for one in ready)
         running = max(sum(one["running"] or 0 for one in ready), sent - waiting)

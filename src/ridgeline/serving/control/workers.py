@@ -240,8 +240,10 @@ class Workers:
             self._held.close()
 
     async def look(self) -> Mapping[str, Any]:
-        """What all workers together show."""
-        return merged_status(await self._statuses())
+        """What all workers together show; `silent_workers` of them are there and do not answer."""
+        there = sum(worker.calls is not None for worker in self._workers)
+        answers = await self._statuses()
+        return {**merged_status(answers), "silent_workers": max(0, there - len(answers))}
 
     def handlers(self) -> dict[str, Any]:
         """What a worker may ask: the state of all, since the system sent a reader to it alone."""
