@@ -19,6 +19,9 @@ ONE = {
         {"model": "m", "class": "bulk", "tenant": "a", "queued": 1, "running": 2,
          "oldest_wait_s": 3.0}
     ],
+    "held": {"m": 2},
+    "arms": {"m": {"v1": {"requests": 3, "errors": 1, "ttft": {}, "tpot": {}}}},
+    "control": {"models": []},
     "rates": {"requests_per_s": 1.5, "series": {"requests": [1, 2]}},
     "latency": {"window_s": 120},
     "samples": {"ttft": [0.1, 0.2], "tpot": [], "e2e": [1.0]},
@@ -34,6 +37,9 @@ def test_counts_are_added_and_the_newest_come_first() -> None:
     both = merged_status([ONE, other])
     assert (both["requests"], both["in_flight"], both["workers"]) == (20, 4, 2)
     assert both["uptime_s"] == 9.0
+    assert both["held"] == {"m": 4}
+    assert both["arms"]["m"]["v1"] == {"requests": 6, "errors": 2, "ttft": {}, "tpot": {}}
+    assert both["control"] == {"models": []}
     assert both["replicas"] == [
         {
             "id": "r",

@@ -65,6 +65,7 @@ def test_engine_arguments_are_part_of_the_version_and_share_its_bytes(store, roo
     assert len(blobs(root)) == len(two.files)
 
 
+@pytest.mark.proves("S195")
 def test_the_template_is_part_of_the_version(store, tmp_path):
     one = store.add(str(folder(tmp_path / "a")))
     assert store.add(str(folder(tmp_path / "b", template="{{ other }}"))).id != one.id
