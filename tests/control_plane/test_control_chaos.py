@@ -1,6 +1,6 @@
 """Whatever of the control plane is killed with -9: no orphan, no lost stream, and it recovers.
 
-The short form kills each kind once; the long one (slow) at random, with two gateway workers.
+The short form kills a kind once; the long one (slow) at random, with two gateway workers.
 """
 
 from pathlib import Path
@@ -11,7 +11,9 @@ from cp_chaos import SPEC, Attack
 from cp_up import up
 
 
-@pytest.mark.parametrize("victim", ["loading", "draining", "controller"])
+@pytest.mark.parametrize(
+    "victim", [pytest.param("loading", marks=pytest.mark.slow), "draining", "controller"]
+)
 async def test_whatever_is_killed_what_was_wanted_is_there_again(
     victim: str, tmp_path: Path
 ) -> None:

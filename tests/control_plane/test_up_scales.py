@@ -18,7 +18,7 @@ gateway: {{listen: "127.0.0.1:0", workers: {workers}}}
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 async def test_it_wakes_grows_and_sleeps_again(workers: int, tmp_path: Path) -> None:
     async with up(tmp_path, "sleeper", SPEC.format(workers=workers)) as it:
         assert await it.states() == {}
