@@ -120,10 +120,10 @@ class ManagedModel:
         spec = version.applied(self.model)
         return room_for(spec) and has_devices(spec)
 
-    async def is_alike(self, version: Version) -> Likeness:
-        """What a ready replica of it answers, beside its reference."""
-        (url, *_) = self._ready[version.id].values()
-        return await is_alike(version, url, self.model.name)
+    async def is_alike(self, new: Version, old: Version) -> Likeness:
+        """What a ready replica of the new one answers, beside its reference or the old one's."""
+        (url, *_) = self._ready[new.id].values()
+        return await is_alike(new, old, url, self.model.name)
 
     async def stop(self, grace_s: float, *, at_once: bool = False) -> None:
         """End every replica: what runs gets `grace_s`, or with `at_once` an error."""

@@ -35,8 +35,8 @@ class World:
     def has_room(self, version: Version) -> bool:
         return self.room
 
-    async def is_alike(self, version: Version) -> tuple[bool, str]:
-        assert version == NEW
+    async def is_alike(self, new: Version, old: Version) -> tuple[bool, str]:
+        assert (new, old) == (NEW, OLD)
         return self.alike
 
     def runs(self, versions, shares) -> None:

@@ -27,7 +27,7 @@ USUAL_VARIANCE = 0.25
 #: So many requests tell how much it varies.
 _ENOUGH = 30
 
-#: Whether a version's replica answers as its stored reference does, and how alike.
+#: Whether a version's replica answers as the reference that it is held to, and how alike.
 Likeness = tuple[bool, str]
 
 
@@ -44,8 +44,8 @@ class Target(Protocol):
     def has_room(self, version: Version) -> bool:
         """Whether this machine can hold a replica of it beside what runs, or does already."""
 
-    def is_alike(self, version: Version) -> Coroutine[Any, Any, Likeness]:
-        """What a ready replica of it answers, beside its reference."""
+    def is_alike(self, new: Version, old: Version) -> Coroutine[Any, Any, Likeness]:
+        """What a ready replica of the new one answers, beside its reference or the old one's."""
 
     def runs(self, versions: Mapping[str, Version], shares: Mapping[str, float]) -> None:
         """From now on these versions have replicas, each its share of what the demand needs."""
@@ -176,7 +176,7 @@ class Rollouts:
         check = self._checks.get(rollout.id)
         if check is None:
             if target.ready(rollout.new):
-                self._checks[rollout.id] = asyncio.create_task(target.is_alike(kept.new))
+                self._checks[rollout.id] = asyncio.create_task(target.is_alike(kept.new, kept.old))
             return None, ""
         if not check.done():
             return None, ""
