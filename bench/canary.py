@@ -175,6 +175,8 @@ def main() -> int:
     try:
         equal, slower, pieces = asyncio.run(played(count, options.seed))
     except (aiohttp.ClientError, RuntimeError, TimeoutError, subprocess.CalledProcessError) as err:
+        if isinstance(err, subprocess.CalledProcessError):
+            print((err.stderr or b"").decode(), file=sys.stderr)
         print(f"canary bench: {err!r}", file=sys.stderr)
         return 2
     notes = [

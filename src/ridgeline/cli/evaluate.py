@@ -112,8 +112,10 @@ def _path(model: str, spec: Path | None, named: Path | None) -> Path:
         )
     from ridgeline.serving.control.versions import version_of
     from ridgeline.serving.evaluate.reference import stored
+    from ridgeline.serving.models.weights import settled
 
-    return stored(version_of(_model(spec, model)).id)
+    # A name of the model store means the version that it has now, as for a rollout.
+    return stored(version_of(settled(_model(spec, model))).id)
 
 
 def _model(spec: Path, name: str) -> ModelSpec:

@@ -117,7 +117,7 @@ def _checked(rollout: Rollout, seen: Seen, plan: Plan) -> Rollout:
     if seen.is_alike is False:
         return _to(rollout, Phase.BACK, seen, f"it is not what it was: {seen.likeness}")
     if seen.ready and seen.is_alike:
-        first = f"it answers as its reference: {seen.likeness}; {plan.steps[0]:.0%} of requests"
+        first = f"checked: {seen.likeness}; {plan.steps[0]:.0%} of requests"
         return _to(rollout, Phase.CANARY, seen, first)
     if _waited_s(rollout, seen) > plan.start_most_s:
         return _to(rollout, Phase.BACK, seen, f"not ready after {plan.start_most_s:g} s")
