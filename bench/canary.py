@@ -31,7 +31,7 @@ import aiohttp
 from platforms import MODEL, up
 from rows import Better, Record, Row, add_options, bounded, compared, measured, report, say
 
-SLOTS = 64
+SLOTS = 24  # as few as the smallest piece: a step has a token for each
 #: Tokens of a step: a prompt of about 130 needs one with the default, and so many more with these.
 PIECES = (24, 32, 64)
 WORDS = ("time", "year", "hand", "part", "life", "case", "week", "work")

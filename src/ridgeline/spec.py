@@ -4,7 +4,9 @@ Composes the floors' specs (serving today). Called by the command line.
 """
 
 import difflib
+import re
 from collections.abc import Hashable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,16 +16,34 @@ from pydantic import Field, ValidationError, model_validator
 from ridgeline.errors import SpecError
 from ridgeline.serving.spec import GatewaySpec, ModelSpec
 from ridgeline.serving.spec_part import Part
-from ridgeline.serving.tenant_spec import TenantSpec
+from ridgeline.serving.tenant_spec import TenantSpec, Usd
 
 #: A platform's name, as a host's: it names folders and is typed.
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class HardwareSpec(Part):
+    """Machines of one kind, for plans and simulations."""
+
+    name: str = Field(min_length=1, description="what `models[].on` says")
+    accelerator: str = Field(description="a catalog id; `ridgeline catalog list` has them")
+    nodes: int = Field(1, ge=1)
+    gpus_per_node: int = Field(8, ge=1)
+    usd_per_gpu_hour: Usd = Field(Decimal(0), description="what one accelerator costs")
+
+    @property
+    def gpus(self) -> int:
+        """All of them."""
+        return self.nodes * self.gpus_per_node
 
 
 class Platform(Part):
     """One description of a platform."""
 
     name: str = Field("platform", pattern=NAME, max_length=63)
+    hardware: list[HardwareSpec] = Field(
+        default_factory=list, description="what plans and simulations may use"
+    )
     models: list[ModelSpec] = Field(min_length=1, description="what is served")
     tenants: list[TenantSpec] = Field(
         default_factory=list, description="who asks, with limits and budgets"
@@ -36,6 +56,9 @@ class Platform(Part):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two models are called {name!r}: clients could not tell them")
+        for model in self.models:
+            if model.on is not None and model.on not in {one.name for one in self.hardware}:
+                raise ValueError(f"{model.name} is on {model.on!r}, which is no `hardware`")
         tenants = [tenant.name for tenant in self.tenants]
         for name in tenants:
             if tenants.count(name) > 1:
@@ -79,10 +102,19 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without surprises: a key written twice is an error, not the last one's win."""
+class Loader(yaml.SafeLoader):
+    """YAML without surprises, as its version 1.2 has it: `on`, `off`, `yes` and `no` are words.
+
+    A key written twice is an error, not the last one's win.
+    """
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the class above has it
+        first: [(tag, form) for tag, form in some if tag != "tag:yaml.org,2002:bool"]
+        for first, some in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """As every YAML loader does, but a key that is there twice is an error."""
         seen: set[object] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
@@ -94,9 +126,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
 def _yaml(text: str, name: str) -> object:
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 - it is a SafeLoader
+        return yaml.load(text, Loader)  # noqa: S506 - it is a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{name}, line {mark.line + 1}" if mark else name

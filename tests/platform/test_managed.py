@@ -6,7 +6,8 @@ import pytest
 
 from ridgeline.errors import SpecError
 from ridgeline.platform import managed
-from ridgeline.platform.managed import START_S, ManagedModel, settings_of, target_for
+from ridgeline.platform.managed import START_S, ManagedModel
+from ridgeline.serving.control.target import settings_of, target_for
 from ridgeline.serving.control.versions import Version
 from ridgeline.serving.policy.scale import Step
 from ridgeline.spec import parse

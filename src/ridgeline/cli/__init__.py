@@ -14,6 +14,7 @@ from ridgeline.errors import RidgelineError
 #: verb -> (module, what the help says). A module is imported when its verb is called.
 VERBS = {
     "plan": ("plan", "Answer a question of capacity or cost, with the working."),
+    "simulate": ("simulate", "Say what would happen, in virtual time."),
     "catalog": ("catalog", "Look up models, accelerators, networks and fault codes."),
     "calibrate": ("calibrate", "Fit the step-time model to measured runs."),
     "check": ("check", "Recompute what is claimed, and say what holds."),

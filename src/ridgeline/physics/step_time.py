@@ -252,12 +252,12 @@ class StepTime:
         if self.coefficients.overlaps:
             reads = self.weights_s(_sum(work.read_bytes, work.cached_bytes))
             flop = _sum(work.flop, work.prompt_attention_flop, work.decode_attention_flop)
-            return roofline_s(reads, self._compute_s(flop))
-        spent = roofline_s(self.weights_s(work.read_bytes), self._compute_s(work.flop))
+            return roofline_s(reads, self.compute_s(flop))
+        spent = roofline_s(self.weights_s(work.read_bytes), self.compute_s(work.flop))
         if work.cached_bytes is not None:
             spent = spent + self._cache_s(work.cached_bytes)
         if work.prompt_attention_flop is not None:
-            spent = spent + self._compute_s(work.prompt_attention_flop)
+            spent = spent + self.compute_s(work.prompt_attention_flop)
         return spent + self.added_s(work.decode_tokens, work.tokens)
 
     def sides(self, one: Work) -> Sides:
@@ -267,12 +267,10 @@ class StepTime:
         """
         weights, cached = self.weights_s(one.read_bytes), self._cache_s(one.cached_bytes)
         if self.coefficients.overlaps:
-            return Sides(
-                weights, cached, self._compute_s(_sum(one.flop, one.decode_attention_flop))
-            )
+            return Sides(weights, cached, self.compute_s(_sum(one.flop, one.decode_attention_flop)))
         once = self.added_s(None, 0.0 * one.tokens)
         each = self.added_s(one.decode_tokens, one.tokens) - once + cached
-        return Sides(weights, each, self._compute_s(one.flop) + each, once)
+        return Sides(weights, each, self.compute_s(one.flop) + each, once)
 
     def work(
         self,
@@ -307,7 +305,8 @@ class StepTime:
     def _cache_s(self, moved: Number) -> Number:
         return read_s(moved, self.cache_bytes_per_s)
 
-    def _compute_s(self, flop: Number) -> Number:
+    def compute_s(self, flop: Number) -> Number:
+        """Doing so much arithmetic."""
         rate = self.shape.peak_flop_per_s * self.shape.tensor_parallel
         return compute_s(flop, rate, self.coefficients.compute_share)
 

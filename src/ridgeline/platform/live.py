@@ -27,7 +27,6 @@ from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
 from ridgeline.serving.gateway.place import database_url
 from ridgeline.serving.gateway.tenants import Tenants
-from ridgeline.serving.policy.price import Price
 from ridgeline.serving.spec import ModelSpec, UrlEngine
 from ridgeline.spec import Platform
 from ridgeline.store.database import open_store
@@ -352,15 +351,14 @@ def _gateway_config(platform: Platform, logs: Path) -> GatewayConfig:
 
 def _settings(model: ModelSpec) -> ModelSettings:
     """What the gateway has to know of a model."""
-    price, replicas, engine = model.price, model.replicas, model.engine
-    cached = price.input if price.cached_input is None else price.cached_input
+    replicas, engine = model.replicas, model.engine
     own = engine.max_seqs if not isinstance(engine, UrlEngine) else _SLOTS
     return ModelSettings(
         rule=model.routing.policy,
         wait_s=model.routing.wait,
         session_header=model.routing.session_header,
         slots=replicas.slots or own,
-        price=Price(price.input, cached, price.output),
+        price=model.price.price,
         max_output_tokens=model.max_output_tokens or _OUTPUT_TOKENS,
         usd_per_hour=replicas.usd_per_hour,
     )

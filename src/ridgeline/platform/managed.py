@@ -18,13 +18,12 @@ from ridgeline.serving.control.likeness import is_alike
 from ridgeline.serving.control.replicas import Startable
 from ridgeline.serving.control.rollouts import Likeness
 from ridgeline.serving.control.room import room_for
-from ridgeline.serving.control.target import Target, target_of
+from ridgeline.serving.control.target import settings_of, target_for
 from ridgeline.serving.control.versions import Version, version_of
 from ridgeline.serving.gateway.config import ReplicaAddress
 from ridgeline.serving.models.weights import settled
-from ridgeline.serving.policy.scale import Settings, Step
 from ridgeline.serving.schedule import Floor, floor_at
-from ridgeline.serving.spec import ModelSpec, Replicas, UrlEngine
+from ridgeline.serving.spec import ModelSpec
 from ridgeline.spec import Platform
 
 #: How long a replica that is not needed any more may take to end what it has.
@@ -273,24 +272,3 @@ class _OfVersion:
 
     async def remove_replica(self, name: str, grace_s: float = 0.0) -> None:
         await self.model.leaves(self.version, name, grace_s)
-
-
-def target_for(model: ModelSpec) -> Target:
-    """How many requests at once one of its replicas serves well. SpecError by `target_of`."""
-    assert not isinstance(model.engine, UrlEngine), "servers that run already are not scaled"
-    slots = model.replicas.slots or model.engine.max_seqs
-    return target_of(model.replicas.scale, slots)
-
-
-def settings_of(replicas: Replicas, target: Target) -> Settings:
-    """What the policy is told of a model's spec."""
-    scale = replicas.scale
-    return Settings(
-        least=replicas.min,
-        most=replicas.most,
-        per_replica=target.per_replica,
-        up=Step(scale.up.by, scale.up.every),
-        down_after_s=scale.down.stabilise,
-        zero_after_s=scale.zero_after,
-        spare=scale.spare,
-    )

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ridgeline.serving.schedule import check_cron, check_timezone
 from ridgeline.serving.spec_part import Part
@@ -46,12 +46,6 @@ class RidgelineEngine(Part):
         "off", description="guess tokens from the text so far, where steps are found to have room"
     )
     draft_tokens: int = Field(8, ge=1, le=16, description="guesses in a row for one sequence")
-
-    @field_validator("speculation", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: object) -> object:
-        """YAML reads a bare `off` as false."""
-        return "off" if value is False else value
 
 
 class UrlEngine(Part):
@@ -216,6 +210,9 @@ class Replicas(Part):
     slots: int | None = Field(
         None, ge=1, description="requests at once in one; max_seqs of our engine, else 256"
     )
+    start: Seconds | None = Field(
+        None, description="how long a start takes, for simulations; `up` measures its own"
+    )
     usd_per_hour: Usd = Field(
         Decimal(0), description="what one costs, for `ridgeline cost`, e.g. 2.30"
     )
@@ -232,6 +229,14 @@ class Replicas(Part):
     def most(self) -> int:
         """How many there are at most."""
         return self.min if self.max is None else self.max
+
+
+class Slo(Part):
+    """What a model's clients are promised; plans and simulations count who got it."""
+
+    ttft: Seconds = Field(description="time to the first token, e.g. 500ms")
+    tpot: Seconds = Field(description="time of each token after it, e.g. 50ms")
+    attainment: float = Field(0.95, gt=0, le=1, description="share of requests within both")
 
 
 class Routing(Part):
@@ -262,6 +267,10 @@ class ModelSpec(Part):
         RidgelineEngine | VllmEngine | SglangEngine | FakeEngine | UrlEngine,
         Field(discriminator="kind"),
     ] = Field(default_factory=RidgelineEngine, description="what runs it")
+    on: str | None = Field(
+        None, description="the `hardware` that plans and simulations take for it; `up` runs it here"
+    )
+    slo: Slo | None = None
     replicas: Replicas = Field(default_factory=Replicas)
     routing: Routing = Field(default_factory=Routing)
     price: PriceSpec = Field(default_factory=PriceSpec)

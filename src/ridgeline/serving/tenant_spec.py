@@ -5,6 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ridgeline.serving.policy.limits import Budget, Limits
+from ridgeline.serving.policy.price import Price
 from ridgeline.serving.schedule import check_timezone
 from ridgeline.serving.spec_part import Part
 from ridgeline.units import parse_count
@@ -40,6 +42,18 @@ class LimitsSpec(Part):
     concurrent: Count | None = Field(None, description="requests at once")
     budget: BudgetSpec | None = None
 
+    @property
+    def limits(self) -> Limits:
+        """As the policy reckons with them."""
+        given = self.budget
+        return Limits(
+            self.requests_per_minute,
+            self.input_tokens_per_minute,
+            self.output_tokens_per_minute,
+            self.concurrent,
+            Budget(given.usd, given.per, given.timezone) if given is not None else None,
+        )
+
 
 class TenantSpec(Part):
     """Who asks: a team, a product, a customer."""
@@ -64,3 +78,9 @@ class PriceSpec(Part):
     input: Usd = Field(Decimal(0), description="of a prompt that is not in the cache")
     cached_input: Usd | None = Field(None, description="of a prompt's cached part; as `input`")
     output: Usd = Field(Decimal(0), description="of an answer")
+
+    @property
+    def price(self) -> Price:
+        """As the policy reckons with it."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        return Price(self.input, cached, self.output)

@@ -4,7 +4,7 @@ import pytest
 
 from ridgeline.errors import SpecError
 from ridgeline.serving.control.target import CONTEXT_TOKENS, target_of
-from ridgeline.serving.gateway.step_rates import step_time_of
+from ridgeline.serving.plan.step_rates import step_time_of
 from ridgeline.serving.spec import Scale
 
 MACHINE = "llama-3.1-8b@h100-sxm"

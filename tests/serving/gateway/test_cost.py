@@ -12,8 +12,8 @@ from ridgeline.errors import SpecError
 from ridgeline.serving.gateway.cost import report
 from ridgeline.serving.gateway.cost_data import as_data, binds, lines_of_bill, prices
 from ridgeline.serving.gateway.replica_time import write_minutes
-from ridgeline.serving.gateway.step_rates import rates, step_time_of
 from ridgeline.serving.gateway.usage import MINUTE_NS, Period
+from ridgeline.serving.plan.step_rates import rates, step_time_of
 from ridgeline.serving.policy import attribution
 from ridgeline.store.database import open_store
 

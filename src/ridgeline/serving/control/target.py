@@ -1,9 +1,13 @@
-"""How many requests at once a replica serves well: as told, by its step times, or its slots."""
+"""How a model is scaled, from its spec: what one replica serves well, and the policy's settings.
+
+Requests at once for a replica are as told, by its step times, or by its slots.
+"""
 
 from typing import NamedTuple
 
-from ridgeline.serving.gateway.step_rates import step_time_of
-from ridgeline.serving.spec import Scale
+from ridgeline.serving.plan.step_rates import step_time_of
+from ridgeline.serving.policy.scale import Settings, Step
+from ridgeline.serving.spec import ModelSpec, Replicas, Scale, UrlEngine
 
 #: Of a replica's slots, those that it should have in use where nothing better is known.
 _FILLED = 0.8
@@ -30,3 +34,24 @@ def target_of(scale: Scale, slots: int) -> Target:
         batch += 1
     most = f", of {slots} slots" if batch == slots else ""
     return Target(float(batch), f"decoded within {scale.tpot * 1e3:g} ms by {source}{most}")
+
+
+def target_for(model: ModelSpec) -> Target:
+    """How many requests at once one of its replicas serves well. SpecError by `target_of`."""
+    assert not isinstance(model.engine, UrlEngine), "servers that run already are not scaled"
+    slots = model.replicas.slots or model.engine.max_seqs
+    return target_of(model.replicas.scale, slots)
+
+
+def settings_of(replicas: Replicas, target: Target) -> Settings:
+    """What the policy is told of a model's spec."""
+    scale = replicas.scale
+    return Settings(
+        least=replicas.min,
+        most=replicas.most,
+        per_replica=target.per_replica,
+        up=Step(scale.up.by, scale.up.every),
+        down_after_s=scale.down.stabilise,
+        zero_after_s=scale.zero_after,
+        spare=scale.spare,
+    )

@@ -19,7 +19,7 @@ from ridgeline.serving.gateway.cost_data import as_data, prices
 from ridgeline.serving.gateway.decisions import decision
 from ridgeline.serving.gateway.kept import Kept
 from ridgeline.serving.gateway.ledger_batch import Calendar
-from ridgeline.serving.gateway.tenant_rows import Tenant, limits_of, tenant_of
+from ridgeline.serving.gateway.tenant_rows import Tenant, tenant_of
 from ridgeline.serving.gateway.usage import MINUTE_NS, Period, usage
 from ridgeline.serving.policy.limits import Account, Budget, Limits
 from ridgeline.serving.policy.periods import Period as Span
@@ -338,7 +338,7 @@ def _tenant(
     calendar: Calendar,
     now_ns: int,
 ) -> TenantUse:
-    limits = limits_of(tenant.limits)
+    limits = tenant.limits.limits
     known = account or Account()
     left = None
     if limits.budget is not None:

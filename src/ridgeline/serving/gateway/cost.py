@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import Engine, Row
 
 from ridgeline.serving.gateway.config import ANY
-from ridgeline.serving.gateway.step_rates import STAND_IN, rates, step_time_of
 from ridgeline.serving.gateway.usage import (
     GROUPS,
     SPENT,
@@ -24,6 +23,7 @@ from ridgeline.serving.gateway.usage import (
     usage_of,
     uses_of,
 )
+from ridgeline.serving.plan.step_rates import STAND_IN, rates, step_time_of
 from ridgeline.serving.policy.attribution import Bill, Hours, Rates, Use, Work, attribute
 from ridgeline.store.database import reading
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Row
 
-from ridgeline.serving.policy.limits import Budget, Limits
+from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.tenant_spec import LimitsSpec, PriorityClass, TenantSpec
 
 Role = Literal["user", "viewer", "admin"]
@@ -56,22 +56,9 @@ class Audited:
     detail: str
 
 
-def limits_of(spec: LimitsSpec) -> Limits:
-    """Limits as the policy reckons with them."""
-    given = spec.budget
-    budget = Budget(given.usd, given.per, given.timezone) if given is not None else None
-    return Limits(
-        spec.requests_per_minute,
-        spec.input_tokens_per_minute,
-        spec.output_tokens_per_minute,
-        spec.concurrent,
-        budget,
-    )
-
-
 def limits_from(text: str) -> Limits:
     """Limits from a column, for the policy."""
-    return limits_of(LimitsSpec.model_validate_json(text))
+    return LimitsSpec.model_validate_json(text).limits
 
 
 def spec_values(spec: TenantSpec) -> dict[str, Any]:

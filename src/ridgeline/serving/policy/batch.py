@@ -27,7 +27,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from ridgeline.serving.policy import runs
 from ridgeline.serving.policy.blocks import BlockBook, Copy
+from ridgeline.serving.policy.sequence import Sequence as Sequence  # who replaces a rule needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Admitted:
     cached_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as a chunk
 class Step:
     """One decision. Execute `copies` in order, then compute `chunks`.
 
@@ -95,25 +97,6 @@ class Step:
         return all(chunk.samples and chunk.count == 1 + chunk.guesses for chunk in self.chunks)
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
-    """What the batcher knows of one sequence. A victim rule reads it.
-
-    `tokens` are known (prompt and generated), `computed` of them are in the cache, `most` is
-    their number when the sequence is complete; `sealed` counts blocks whose hash is in the book.
-    """
-
-    id: str
-    rank: tuple[int, int, int]
-    prompt: int
-    tokens: int
-    most: int
-    hashes: list[bytes]
-    computed: int = 0
-    sealed: int = 0
-    running: bool = False
-
-
 Victim = Callable[[list[Sequence]], Sequence]
 _by_rank = attrgetter("rank")
 
@@ -131,7 +114,7 @@ class _Draft:
     """A step while it is decided; `budget` is what is left of its tokens."""
 
     budget: int
-    chunks: dict[str, Chunk] = field(default_factory=dict)
+    chunks: list[Chunk] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
     preempted: list[str] = field(default_factory=list)
@@ -139,19 +122,21 @@ class _Draft:
 
     def take(self, sequence: Sequence, count: int) -> None:
         owed = sequence.tokens - sequence.computed
-        self.chunks[sequence.id] = Chunk(sequence.id, sequence.computed, count, count == owed)
+        self.chunks.append(Chunk(sequence.id, sequence.computed, count, count == owed))
         self.budget -= count
         if count < owed:
             self.reasons.append(f"{sequence.id} computes {count} of the {owed} tokens it owes")
 
     def drop(self, sequence: Sequence) -> None:
-        chunk = self.chunks.pop(sequence.id, None)
-        if chunk is not None:
-            self.budget += chunk.count
+        for index, chunk in enumerate(self.chunks):
+            if chunk.id == sequence.id:
+                self.budget += chunk.count
+                del self.chunks[index]
+                return
 
     def step(self) -> Step:
         return Step(
-            tuple(self.chunks.values()),
+            tuple(self.chunks),
             tuple(self.copies),
             tuple(self.admitted),
             tuple(self.preempted),
@@ -230,6 +215,7 @@ class Batcher:
             self._queue(new)
             return
         self.book.fork(parent, child)
+        old.room = 0
         new.computed, new.sealed = old.computed, min(old.sealed, len(hashes))
         self._seat(new)
 
@@ -237,7 +223,7 @@ class Batcher:
         """Tell the hashes of further full blocks; each is sealed once its block is computed."""
         sequence = self._sequences[sequence_id]
         sequence.hashes.extend(hashes)
-        self._seal(sequence)
+        sequence.seal(self.book)
 
     def finish(self, sequence_id: str) -> None:
         """Forget a sequence, ended or aborted, in any state; its blocks are free at once.
@@ -258,12 +244,21 @@ class Batcher:
         (chunks of sequences finished in between are ignored). With nothing to do it is empty.
         """
         draft = _Draft(self.limits.max_batched_tokens)
-        one: list[Sequence] = []
-        more: list[Sequence] = []
-        for sequence in self._running:
-            assert sequence.tokens < sequence.most, f"{sequence.id} is complete: finish it first"
-            (one if sequence.tokens - sequence.computed == 1 else more).append(sequence)
-        for sequence in (*one, *more):
+        chunks = draft.chunks
+        more = []
+        for sequence in self._running.copy():  # serving one may preempt another
+            start = sequence.computed
+            if start < sequence.room:
+                chunks.append(Chunk(sequence.id, start, 1, True))
+            elif not sequence.running:
+                continue
+            elif sequence.tokens - start == 1:
+                self._serve(sequence, draft)
+            else:
+                more.append(sequence)
+        # So far each chunk is one token, and there are no more of them than seats.
+        draft.budget = self.limits.max_batched_tokens - len(chunks)
+        for sequence in more:
             if sequence.running and draft.budget:
                 self._serve(sequence, draft)
         self._admit(draft)
@@ -283,6 +278,7 @@ class Batcher:
             given = min(guesses.get(chunk.id, 0), left, self._room_for_guesses(chunk))
             if given > 0 and self.book.grow(chunk.id, chunk.start + 1 + given):
                 left -= given
+                self._sequences[chunk.id].room = 0
                 chunk = replace(chunk, count=1 + given, guesses=given)
             chunks.append(chunk)
         return replace(step, chunks=tuple(chunks))
@@ -293,18 +289,34 @@ class Batcher:
         `held` says how many of a chunk's guesses came true (none where it says nothing). The
         others leave the cache, and so do the blocks that only they needed.
         """
+        sequences = self._sequences
         for chunk in step.chunks:
-            sequence = self._sequences.get(chunk.id)
+            sequence = sequences.get(chunk.id)
             if sequence is None or not sequence.running:
                 continue
             assert sequence.computed == chunk.start, f"{chunk} after {sequence.computed} tokens"
-            true = held.get(chunk.id, 0) if held else 0
-            sequence.computed += chunk.count - chunk.guesses + true
-            sequence.tokens += chunk.samples + true
-            if chunk.guesses > true:
+            sequence.computed += chunk.count
+            sequence.tokens += chunk.samples
+            if chunk.guesses:
+                true = held.get(chunk.id, 0) if held else 0
+                sequence.computed += true - chunk.guesses
+                sequence.tokens += true
                 self.book.shrink(chunk.id, sequence.computed)
             if len(sequence.hashes) > sequence.sealed:
-                self._seal(sequence)
+                sequence.seal(self.book)
+
+    def repeat(self, step: Step, times: int) -> None:
+        """The decided step was run, and `times - 1` repeats of it that nobody decided.
+
+        All is as after so many rounds of `commit` and `decide`, the last one without its `decide`.
+        `times` is 1 to `horizon(step)`, and nothing else happened since that was asked.
+        """
+        if times == 1:
+            self.commit(step)
+            return
+        assert len(step.chunks) == len(self._running), f"{step} is not what repeats"
+        assert step.chunks[0].start == self._running[0].computed, f"{step} is not what repeats"
+        runs.advance(self._running, self.book, times)
 
     def horizon(self, step: Step) -> int:
         """How many steps, this one included, run these same chunks, each one token further.
@@ -318,11 +330,16 @@ class Batcher:
             return 0
         if step.admitted or step.preempted or len(step.chunks) < len(self._running):
             return 1
-        if any(chunk.count > 1 or not chunk.samples for chunk in step.chunks):
+        to_their_ends = [
+            sequence.most - sequence.tokens
+            for sequence in self._running
+            if sequence.computed < sequence.room
+        ]
+        if len(to_their_ends) < len(self._running):
             return 1
         # Who waits now keeps waiting: decodes free no block, and whoever seals one that the
         # first in line could share takes a new one in the next step.
-        return self._steps_with_blocks(min(each.most - each.tokens for each in self._running))
+        return runs.steps_with_blocks(self._running, self.book, min(to_their_ends))
 
     def _checked_most(self, sequence_id: str, prompt_tokens: int, max_tokens: int) -> int:
         if sequence_id in self._sequences:
@@ -339,15 +356,16 @@ class Batcher:
 
     def _queue(self, sequence: Sequence) -> None:
         self._sequences[sequence.id] = sequence
-        insort(self._waiting, sequence, key=_by_rank)
+        _insert(self._waiting, sequence)
 
     def _seat(self, sequence: Sequence) -> None:
         self._sequences[sequence.id] = sequence
         sequence.running = True
-        insort(self._running, sequence, key=_by_rank)
+        _insert(self._running, sequence)
 
     def _serve(self, sequence: Sequence, draft: _Draft) -> None:
         """Give a running sequence what it owes, as far as the budget goes."""
+        assert sequence.tokens < sequence.most, f"{sequence.id} is complete: finish it first"
         book, start = self.book, sequence.computed
         count = min(sequence.tokens - start, draft.budget)
         while lacking := book.lacking(sequence.id, start, start + count):
@@ -361,6 +379,8 @@ class Batcher:
             if victim is sequence:
                 return
         draft.take(sequence, count)
+        if sequence.tokens - start == 1:
+            sequence.find_room(start + 1, book.block_size)
 
     def _room_for_guesses(self, chunk: Chunk) -> int:
         """A plain decode may guess up to its last token but one: the last is sampled."""
@@ -379,12 +399,12 @@ class Batcher:
         self.book.close(victim.id)
         _remove(self._running, victim)
         self.set_back(victim)
-        insort(self._waiting, victim, key=_by_rank)
+        _insert(self._waiting, victim)
 
     def set_back(self, victim: Sequence) -> None:
         """What a preempted sequence loses: its place in the cache, none of its tokens."""
         victim.running = False
-        victim.computed = victim.sealed = 0
+        victim.computed = victim.sealed = victim.room = 0
 
     def may_admit(self, preempted: int) -> bool:
         """Nobody is admitted in a step that preempted: they would fight for the same blocks."""
@@ -423,34 +443,12 @@ class Batcher:
         draft.admitted.append(Admitted(sequence.id, sequence.computed))
         draft.take(sequence, min(sequence.tokens - sequence.computed, draft.budget))
 
-    def _seal(self, sequence: Sequence) -> None:
-        full = min(sequence.computed // self.book.block_size, len(sequence.hashes))
-        for index in range(sequence.sealed, full if sequence.running else 0):
-            self.book.seal(sequence.id, index, sequence.hashes[index])
-            sequence.sealed = index + 1
 
-    def _steps_with_blocks(self, steps: int) -> int:
-        """The most of `steps` one-token steps that the free blocks allow, 1 at least.
-
-        No block comes free on the way, so bisection over the number of steps is exact.
-        """
-        if self._blocks_to_grow(steps) <= self.book.free:
-            return steps
-        low, high = 1, steps - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._blocks_to_grow(middle) <= self.book.free:
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def _blocks_to_grow(self, steps: int) -> int:
-        book = self.book
-        return sum(
-            max(book.blocks_for(sequence.computed + steps) - len(book.table(sequence.id)), 0)
-            for sequence in self._running
-        )
+def _insert(ranked: list[Sequence], sequence: Sequence) -> None:
+    if not ranked or ranked[-1].rank < sequence.rank:
+        ranked.append(sequence)
+    else:
+        insort(ranked, sequence, key=_by_rank)
 
 
 def _remove(ranked: list[Sequence], sequence: Sequence) -> None:

@@ -10,7 +10,8 @@ trace. A block is in exactly one state:
 
 Idle blocks count as free: their content stays findable until the block is needed. A hash names
 a whole prefix (it is chained by the caller), so blocks are released tail first, and the oldest
-idle block is never the parent of another findable one. Every call costs O(blocks touched).
+idle block is never the parent of another findable one. Every call costs O(blocks touched); where
+nothing is shared and nothing findable, whole tables are taken and given back in one piece.
 """
 
 from collections import Counter, OrderedDict
@@ -39,7 +40,7 @@ class BlockBook:
         self.block_size = block_size
         self._caching = caching
         self._tables: dict[str, list[int]] = {}
-        self._references = [0] * blocks
+        self._references: dict[int, int] = {}  # of shared blocks: how many sequences hold it
         self._hashes: list[bytes | None] = [None] * blocks
         self._blank = list(range(blocks - 1, -1, -1))
         self._idle: OrderedDict[int, None] = OrderedDict()  # longest unused first
@@ -89,31 +90,39 @@ class BlockBook:
             raise ValueError(f"sequence {sequence!r} is open already")
         found = self._leading(hashes[: max(tokens - 1, 0) // self.block_size])
         fresh = self.blocks_for(tokens) - len(found)
-        if fresh + sum(not self._references[block] for block in found) > self.free:
+        if fresh + sum(block in self._idle for block in found) > self.free:
             return None
         for block in found:
-            if not self._references[block]:
+            if block in self._idle:
                 del self._idle[block]
-            self._references[block] += 1
-        self._tables[sequence] = found + [self._take() for _ in range(fresh)]
+            else:
+                self._share(block)
+        self._tables[sequence] = found + self._take(fresh)
         return len(found)
 
     def lacking(self, sequence: str, start: int, end: int) -> int:
         """Free blocks it takes to write tokens `start`..`end` of a sequence (`start` < `end`)."""
-        table = self._tables[sequence]
-        lacking = max(self.blocks_for(end) - len(table), 0)
-        first = start // self.block_size
-        return lacking + (first < len(table) and self._references[table[first]] > 1)
+        table, size = self._tables[sequence], self.block_size
+        lacking = -(-end // size) - len(table)
+        first = start // size
+        shared = first < len(table) and table[first] in self._references
+        return lacking + shared if lacking > 0 else int(shared)
 
     def grow(self, sequence: str, tokens: int) -> bool:
         """Make room for `tokens` in all; False, with nothing changed, where blocks are too few."""
         table = self._tables[sequence]
-        fresh = self.blocks_for(tokens) - len(table)
-        if fresh > self.free:
-            return False
-        for _ in range(fresh):
-            table.append(self._take())
+        fresh = -(-tokens // self.block_size) - len(table)
+        if fresh > 0:
+            if fresh > self.free:
+                return False
+            table += self._take(fresh)
         return True
+
+    def lengthen(self, sequences: Sequence[str]) -> None:
+        """One block more for each of these, in this order. So many must be free."""
+        tables = self._tables
+        for sequence, block in zip(sequences, self._take(len(sequences)), strict=True):
+            tables[sequence].append(block)
 
     def shrink(self, sequence: str, tokens: int) -> None:
         """Give back the last blocks of a sequence, those that hold none of its first `tokens`."""
@@ -130,11 +139,11 @@ class BlockBook:
         table = self._tables[sequence]
         index = position // self.block_size
         block = table[index]
-        if self._references[block] == 1:
+        if block not in self._references:
             assert self._hashes[block] is None, f"block {block} is sealed, {sequence} writes it"
             return None
-        self._references[block] -= 1
-        table[index] = self._take()
+        self._unshare(block)
+        (table[index],) = self._take(1)
         return Copy(block, table[index])
 
     def fork(self, parent: str, child: str) -> None:
@@ -143,7 +152,7 @@ class BlockBook:
             raise ValueError(f"sequence {child!r} is open already")
         table = self._tables[child] = self._tables[parent].copy()
         for block in table:
-            self._references[block] += 1
+            self._share(block)
 
     def seal(self, sequence: str, index: int, digest: bytes) -> None:
         """Make a sequence's full, computed block findable. Blocks are sealed in order.
@@ -163,7 +172,7 @@ class BlockBook:
         carrier = self._carriers.setdefault(digest, block)
         if carrier == block:
             return
-        if self._references[carrier]:
+        if carrier not in self._idle:
             self._twins.setdefault(digest, []).append(block)
             return
         del self._idle[carrier]
@@ -172,8 +181,13 @@ class BlockBook:
 
     def close(self, sequence: str) -> None:
         """Release a sequence's blocks; sealed ones stay findable until they are needed."""
-        for block in reversed(self._tables.pop(sequence)):
-            self._release(block)
+        table = self._tables.pop(sequence)
+        table.reverse()
+        if self._carriers or self._references:
+            for block in table:
+                self._release(block)
+        else:
+            self._blank += table
 
     def _leading(self, hashes: Sequence[bytes]) -> list[int]:
         found = []
@@ -184,24 +198,36 @@ class BlockBook:
             found.append(block)
         return found
 
-    def _take(self) -> int:
-        if self._blank:
-            block = self._blank.pop()
-        else:
+    def _take(self, count: int) -> list[int]:
+        """So many free blocks: the blank one given back last goes first, then idle ones."""
+        blank = self._blank
+        if count == 1 and blank:
+            return [blank.pop()]
+        left = max(len(blank) - count, 0)
+        taken = blank[left:]
+        taken.reverse()
+        del blank[left:]
+        while len(taken) < count:
             block, _ = self._idle.popitem(last=False)
             digest = self._hashes[block]
             assert digest is not None, f"block {block} is idle without a hash"
             del self._carriers[digest]
             self._hashes[block] = None
-        self._references[block] = 1
-        return block
+            taken.append(block)
+        return taken
+
+    def _share(self, block: int) -> None:
+        self._references[block] = self._references.get(block, 1) + 1
+
+    def _unshare(self, block: int) -> None:
+        self._references[block] -= 1
+        if self._references[block] == 1:
+            del self._references[block]
 
     def _release(self, block: int) -> None:
-        self._references[block] -= 1
-        if not self._references[block]:
-            self._retire(block)
-
-    def _retire(self, block: int) -> None:
+        if block in self._references:
+            self._unshare(block)
+            return
         digest = self._hashes[block]
         if digest is None:
             self._blank.append(block)
@@ -230,13 +256,13 @@ class BlockBook:
         held = Counter(block for table in self._tables.values() for block in table)
         for sequence, table in self._tables.items():
             assert len(set(table)) == len(table), f"{sequence} holds a block twice: {table}"
-        for block, references in enumerate(self._references):
-            assert references == held[block], f"block {block}: {references}, held {held[block]}"
+        shared = {block: holders for block, holders in held.items() if holders > 1}
+        assert self._references == shared, f"shared: {shared}, counted {self._references}"
         places = sorted([*self._blank, *self._idle, *held])
         assert places == list(range(self.blocks)), f"not one place for each block: {places}"
-        self._check_hashes()
+        self._check_hashes(held)
 
-    def _check_hashes(self) -> None:
+    def _check_hashes(self, held: Counter[int]) -> None:
         for block in self._blank:
             assert self._hashes[block] is None, f"blank block {block} has a hash"
         for block in self._idle:
@@ -254,5 +280,5 @@ class BlockBook:
         assert sorted(twins) == sorted(others), f"twins {twins}, but {others} carry no hash"
         for digest, block in twins:
             carrier = self._carriers[digest]
-            assert self._references[block], f"twin {block} is not used"
-            assert self._references[carrier], f"carrier {carrier} is idle beside {block}"
+            assert held[block], f"twin {block} is not used"
+            assert held[carrier], f"carrier {carrier} is idle beside {block}"

@@ -1,0 +1,214 @@
+"""A platform's spec as the simulator's values: `ridgeline simulate serving`.
+
+What cannot be simulated is an error and never left out: an answer to another question is none.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from ridgeline.errors import RidgelineError, SpecError
+from ridgeline.serving.control.target import settings_of, target_for
+from ridgeline.serving.fake.timing import Machine, Plain, machine
+from ridgeline.serving.schedule import Floor, floor_at
+from ridgeline.serving.simulate.setup import Engine, Gateway, Model, Scaling, Serving, Tenant
+from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine, ServerEngine, UrlEngine
+from ridgeline.serving.tenant_spec import TenantSpec
+from ridgeline.spec import HardwareSpec, Platform
+
+#: Monday, 00:00 UTC: when a simulation begins, for schedules.
+_BEGINS_UNIX_S = 345_600.0
+_BLOCK_TOKENS = 16
+#: What vLLM's scheduler takes in one step where nobody says: its default since V1.
+_VLLM_BATCHED_TOKENS = 8192
+#: Arguments of vLLM and SGLang that the simulator understands, and what they set.
+_ARGS = {
+    "--max-num-batched-tokens": "max_batched_tokens",
+    "--chunked-prefill-size": "max_batched_tokens",
+    "--block-size": "block_tokens",
+    "--page-size": "block_tokens",
+}
+_OFF = ("--no-enable-prefix-caching", "--disable-radix-cache")
+_DTYPES = {"auto": "bf16", "fp16": "bf16"}
+
+
+def serving_of(
+    platform: Platform, *, machines: Mapping[str, Machine] | None = None, seed: int = 0
+) -> Serving:
+    """What the spec describes, to be simulated; `machines` stand for models by name.
+
+    Raises SpecError for what the simulator does not model, CatalogError for unknown names.
+    """
+    hardware = {one.name: one for one in platform.hardware}
+    given = machines or {}
+    return Serving(
+        tuple(_model(one, hardware, given.get(one.name)) for one in platform.models),
+        tuple(_tenant(one) for one in platform.tenants),
+        Gateway(workers=platform.gateway.workers),
+        seed=seed,
+    )
+
+
+def _model(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine | None) -> Model:
+    engine = _engine(spec, hardware, given)
+    replicas, scaling = spec.replicas, None
+    if isinstance(spec.engine, UrlEngine):
+        count = len(spec.engine.urls)
+    else:
+        count = replicas.min
+        if replicas.most > replicas.min:
+            scaling = _scaling(spec)
+    return Model(
+        spec.name,
+        engine,
+        count,
+        scaling,
+        _start_s(spec),
+        spec.routing.policy,
+        spec.routing.wait,
+        replicas.slots or engine.max_seqs,
+        spec.price.price,
+        _usd_per_hour(spec, hardware),
+    )
+
+
+def _scaling(spec: ModelSpec) -> Scaling:
+    scale = spec.replicas.scale
+    floors = [Floor(one.at, one.min) for one in scale.cron]
+
+    def floor(now_s: float) -> int:
+        return floor_at(floors, scale.timezone, _BEGINS_UNIX_S + now_s) if floors else 0
+
+    return Scaling(settings_of(spec.replicas, target_for(spec)), floor=floor)
+
+
+def _engine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine | None) -> Engine:
+    engine = spec.engine
+    if isinstance(engine, FakeEngine):
+        return Engine(given or _fake_machine(spec, engine), max_seqs=engine.max_seqs)
+    on = given or _machine(spec, hardware)
+    if isinstance(engine, RidgelineEngine):
+        blocks = engine.prefix_caching
+        return Engine(
+            on,
+            engine.max_seqs,
+            engine.max_batched_tokens,
+            prefix_caching=blocks,
+            max_model_len=engine.max_model_len,
+            resumes=True,
+        )
+    if isinstance(engine, ServerEngine):
+        told = _told(spec, engine)
+        return Engine(
+            on,
+            engine.max_seqs,
+            told["max_batched_tokens"],
+            told["block_tokens"],
+            prefix_caching=bool(told["prefix_caching"]),
+            max_model_len=engine.max_model_len,
+        )
+    return Engine(on, max_seqs=spec.replicas.slots or 256)
+
+
+def _fake_machine(spec: ModelSpec, engine: FakeEngine) -> Machine:
+    if engine.faults:
+        raise SpecError(
+            "faults of fake replicas are of live ones, and not simulated",
+            where=f"models {spec.name}.engine.faults",
+            remedy="leave them out, and say --fault of simulate",
+        )
+    if engine.accelerator and spec.model:
+        return machine(spec.model, engine.accelerator)
+    steps = Plain(engine.step, engine.step_per_seq, engine.prefill_tokens_per_s)
+    return Machine(steps, engine.kv_tokens)
+
+
+def _machine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec]) -> Machine:
+    """The step-time model of a model on the hardware that it is `on`."""
+    where = f"models {spec.name}"
+    if spec.on is None or spec.model is None:
+        raise SpecError(
+            "says no hardware to take step times of",
+            where=f"{where}.on",
+            remedy="`on: NAME` of one of `hardware`, or --step-times of simulate",
+        )
+    engine = spec.engine
+    parallel, dtype, kind = 1, "bf16", "*"
+    if isinstance(engine, ServerEngine):
+        if engine.memory_share is not None:
+            raise SpecError(
+                "is not simulated: caches get 90 % of the memory less the weights",
+                where=f"{where}.engine.memory_share",
+                remedy="leave it out",
+            )
+        parallel, dtype, kind = engine.tensor_parallel, engine.dtype, engine.kind
+        if engine.kv_dtype != "auto":
+            raise SpecError(
+                "is not simulated", where=f"{where}.engine.kv_dtype", remedy="leave it out"
+            )
+    accelerator = hardware[spec.on].accelerator
+    try:
+        return machine(
+            spec.model,
+            accelerator,
+            tensor_parallel=parallel,
+            dtype=_DTYPES.get(dtype, dtype),
+            engine=kind,
+        )
+    except RidgelineError as error:
+        if error.where:
+            raise
+        raise SpecError(error.problem, where=where, remedy=error.remedy) from error
+
+
+def _told(spec: ModelSpec, engine: ServerEngine) -> dict[str, int]:
+    """What the engine's own arguments set; SpecError for one that the simulator does not know."""
+    told = {
+        "max_batched_tokens": _VLLM_BATCHED_TOKENS,
+        "block_tokens": _BLOCK_TOKENS,
+        "prefix_caching": 1,
+    }
+    words = [word for one in engine.args for word in one.split("=", 1)]
+    where = f"models {spec.name}.engine.args"
+    while words:
+        word = words.pop(0)
+        if word in _OFF:
+            told["prefix_caching"] = 0
+        elif word in _ARGS and words and words[0].isdecimal() and int(words[0]) > 0:
+            told[_ARGS[word]] = int(words.pop(0))
+        else:
+            known = ", ".join([*_ARGS, *_OFF])
+            raise SpecError(f"{word!r} is not simulated", where=where, remedy=f"one of: {known}")
+    return told
+
+
+def _start_s(spec: ModelSpec) -> dict[str, float]:
+    engine = spec.engine
+    if isinstance(engine, FakeEngine):
+        return {"starting": engine.starting, "loading": engine.loading}
+    if spec.replicas.start is not None:
+        return {"start": spec.replicas.start}
+    if not isinstance(engine, UrlEngine) and spec.replicas.most > spec.replicas.min:
+        raise SpecError(
+            "is missing: how long a start takes decides what scaling does",
+            where=f"models {spec.name}.replicas.start",
+            remedy="start: 90s, as measured or as `ridgeline plan cold-start` says",
+        )
+    return {}
+
+
+def _usd_per_hour(spec: ModelSpec, hardware: Mapping[str, HardwareSpec]) -> Decimal:
+    """What a replica costs: as said, else its accelerators."""
+    if spec.replicas.usd_per_hour or spec.on is None:
+        return spec.replicas.usd_per_hour
+    gpus = spec.engine.tensor_parallel if isinstance(spec.engine, ServerEngine) else 1
+    return gpus * hardware[spec.on].usd_per_gpu_hour
+
+
+def _tenant(spec: TenantSpec) -> Tenant:
+    if spec.all_limits.budget is not None:
+        raise SpecError(
+            "is not simulated yet: budgets run over days",
+            where=f"tenants {spec.name}.budget",
+            remedy="leave it out",
+        )
+    return Tenant(spec.name, spec.priority_class, spec.weight, spec.all_limits.limits)

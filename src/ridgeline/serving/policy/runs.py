@@ -1,0 +1,99 @@
+"""Runs: sequences that only decode, step after step, with one decision that repeats.
+
+A round of the batcher commits a step and decides the next one. To a sequence that decodes, nothing
+happens in most rounds but counting; where its block is full, two things do, and their order is the
+law here, since a block that is sealed or taken may be another sequence's cached one:
+
+    round             1    2    3    4    5    6      (blocks of 4)
+    a   · · · | ·     ·    ·    · S+ |·    ·    ·     S: its full block is sealed, in the commit
+    b   · · · | · ·   ·    · S+ |·    ·    ·    · S   +: it takes the next one, in the decision
+    c   · · · | · ·   ·    · S+ |·    ·    ·    · S      behind it; none behind the last commit
+
+All that reach an end in one round seal first, in order of rank, and then take, in order of rank.
+"""
+
+from ridgeline.serving.policy.blocks import BlockBook
+from ridgeline.serving.policy.sequence import Sequence
+
+
+def steps_with_blocks(running: list[Sequence], book: BlockBook, steps: int) -> int:
+    """The most of `steps` decodes of each that the free blocks allow, 1 at least.
+
+    The first step is decided, i.e. has its blocks. No block comes free on the way, so bisection
+    over the number of steps is exact.
+    """
+    if len(running) * book.blocks_for(steps - 1) <= book.free:  # at the most
+        return steps
+    if _blocks_to_grow(running, book, steps) <= book.free:
+        return steps
+    low, high = 1, steps - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _blocks_to_grow(running, book, middle) <= book.free:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def advance(running: list[Sequence], book: BlockBook, steps: int) -> None:
+    """Commit a decided step of decodes and `steps - 1` repeats, each decided in between.
+
+    `running` are all of them in order of rank; `steps` is no more than their blocks and ends allow.
+    """
+    size = book.block_size
+    full_after: dict[int, list[Sequence]] = {}  # the round in which a block is full: whose
+    for sequence in running:
+        sequence.tokens += steps
+        after = sequence.computed + steps
+        if after < sequence.room:
+            sequence.computed = after
+        else:
+            full_after.setdefault(size - sequence.computed % size, []).append(sequence)
+    if full_after:
+        _pass_ends(full_after, book, steps)
+    for sequences in full_after.values():
+        for sequence in sequences:
+            assert sequence.tokens <= sequence.most, f"{sequence.id} had ended before"
+            sequence.computed = sequence.tokens - 1
+            sequence.find_room(sequence.computed, size)
+
+
+def _pass_ends(full_after: dict[int, list[Sequence]], book: BlockBook, steps: int) -> None:
+    """What the rounds do to those whose blocks they fill; each block is full a block's size later.
+
+    Blocks are taken all at once behind the last round, unless one is sealed before.
+    """
+    size, ends = book.block_size, sorted(full_after.items())
+    in_order = [sequence for _, full in ends for sequence in full]
+    takers: list[str] = []
+    done = 0
+    if not any(len(one.hashes) > one.sealed for one in in_order):
+        laps = max((steps - 1 - ends[-1][0]) // size + 1, 0)  # in which all of them go on
+        takers = [sequence.id for sequence in in_order] * laps
+        done = laps * size
+    while done < steps:
+        for further, full in ends:
+            if done + further > steps:
+                break
+            for sequence in full:
+                if len(sequence.hashes) > sequence.sealed:
+                    book.lengthen(takers)
+                    takers = []
+                    _seal_next(sequence, book)
+            if done + further < steps:  # no decision is behind the last commit
+                takers += [sequence.id for sequence in full]
+        done += size
+    book.lengthen(takers)
+
+
+def _seal_next(sequence: Sequence, book: BlockBook) -> None:
+    sequence.computed += book.block_size - sequence.computed % book.block_size
+    sequence.seal(book)
+
+
+def _blocks_to_grow(running: list[Sequence], book: BlockBook, steps: int) -> int:
+    return sum(
+        max(book.blocks_for(sequence.computed + steps) - len(book.table(sequence.id)), 0)
+        for sequence in running
+    )

@@ -1,0 +1,85 @@
+"""How long steps take, in whole femtoseconds: so fine that a sum of millions of them is exact.
+
+The step-time model is made of floats. Here its constants are rounded once, to 1e-15 s, and from
+then on there are only whole numbers. A decode step of n sequences takes A(n) + B x the tokens they
+have cached, a line; so k such steps in a row have a sum in closed form, and a simulator that jumps
+over them arrives at the very nanosecond at which one that does not arrives.
+"""
+
+from ridgeline.physics.step_time import StepTime
+from ridgeline.physics.straight_steps import FS, StraightSteps, straight_steps
+from ridgeline.serving.fake.timing import Machine, Plain
+from ridgeline.serving.policy.batch import Step
+
+FS_IN_NS = 10**6
+
+
+def ns_after(fs: int) -> int:
+    """The first whole nanosecond that is not before."""
+    return -(-fs // FS_IN_NS)
+
+
+class Pace:
+    """The step times of one machine; `slower` stretches all of them (a slow node)."""
+
+    def __init__(self, machine: Machine, slower: float = 1.0) -> None:
+        if not 0 < slower < 1e6:
+            raise ValueError(f"a machine is not {slower} times as slow")
+        self._machine = machine
+        self._slower = slower
+        straight = _straight(machine)
+        self._straight = straight.slower(slower) if straight and slower != 1.0 else straight
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether decode steps are on a line: without that nothing can be jumped over."""
+        return self._straight is not None
+
+    def step_fs(self, step: Step) -> int:
+        """One step."""
+        straight = self._straight
+        if straight is None:
+            return round(self._machine.step_s(step) * self._slower * FS)
+        decodes = cached = prompts = pairs = 0
+        for chunk in step.chunks:
+            count = chunk.count
+            if count == 1 and chunk.samples:
+                decodes += 1
+                cached += chunk.start
+            else:
+                prompts += count
+                pairs += count * (chunk.start + count // 2)
+        return straight.step_fs(decodes, cached, prompts, pairs)
+
+    def run_fs(self, sequences: int, cached_tokens: int, steps: int) -> int:
+        """So many decode steps in a row, of sequences with so many cached tokens at first."""
+        straight = self._straight
+        assert straight is not None, "only a line has a sum in closed form"
+        more = sequences * (steps * (steps - 1) // 2)
+        once = straight.step_fs(sequences, 0, 0, 0)
+        return steps * once + straight.cached_fs * (steps * cached_tokens + more)
+
+    def steps_within(self, sequences: int, cached_tokens: int, steps: int, within_fs: int) -> int:
+        """How many of a run's steps have ended by then."""
+        low, high = 0, steps
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.run_fs(sequences, cached_tokens, middle) <= within_fs:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def _straight(machine: Machine) -> StraightSteps | None:
+    steps = machine.steps
+    if isinstance(steps, StepTime):
+        return straight_steps(steps)
+    if isinstance(steps, Plain):
+        prompt_s = 1 / steps.prefill_tokens_per_s
+        fixed, sequence, prompt = (
+            round(value * FS) for value in (steps.fixed_s, steps.sequence_s, prompt_s)
+        )
+        # Each token costs what a prompt's does, and a sequence as much less.
+        return StraightSteps(0, 0, prompt, sequence - prompt, fixed, 0, 0)
+    return None

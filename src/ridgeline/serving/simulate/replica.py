@@ -1,0 +1,136 @@
+"""One replica in virtual time: its engine, and the requests that are there or on their way.
+
+It tells the gateway worker that sent a request what becomes of it, as an answer's stream does.
+"""
+
+from collections.abc import Callable, Sequence
+
+from ridgeline.serving.policy.batch import Batcher, Limits
+from ridgeline.serving.policy.blocks import BlockBook
+from ridgeline.serving.policy.states import State
+from ridgeline.serving.simulate.asked import Asked, End
+from ridgeline.serving.simulate.log import Log
+from ridgeline.serving.simulate.pace import Pace, ns_after
+from ridgeline.serving.simulate.ranks import Kind, rank
+from ridgeline.serving.simulate.setup import Model
+from ridgeline.serving.simulate.virtual_engine import VirtualEngine, Work
+from ridgeline.timeline import NS, Timeline
+
+#: What is told of a request: that it has its first token, has ended, or is lost.
+Told = Callable[[Asked], None]
+
+
+class VirtualReplica:
+    """`take` a request, `drop` one, `die`. `number` is its own among all that there ever were."""
+
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        model: Model,
+        pace: Pace,
+        timeline: Timeline,
+        log: Log,
+        *,
+        took: Callable[["VirtualReplica"], None],
+        prefilled: Told,
+        ended: Told,
+        lost: Told,
+        jumps: bool = True,
+        gaps: bool = False,
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.model = model
+        self.state = State.STARTING
+        self.began_ns = timeline.now_ns
+        self.ready_ns = -1
+        self.gone_ns = -1
+        engine = model.engine
+        book = BlockBook(engine.blocks, engine.block_tokens, caching=engine.prefix_caching)
+        limits = Limits(min(engine.max_seqs, engine.max_batched_tokens), engine.max_batched_tokens)
+        batcher = Batcher(limits, book)
+        self.engine = VirtualEngine(timeline, number, batcher, pace, self, jumps=jumps, gaps=gaps)
+        self._timeline = timeline
+        self._log = log
+        self._took, self._prefilled, self._ended, self._lost = took, prefilled, ended, lost
+        self._there: dict[str, Asked] = {}  # on their way, waiting or running
+        self._arrive_ns = round(engine.arrive_s * NS)
+        self._deliver_ns = round(engine.deliver_s * NS)
+
+    @property
+    def requests(self) -> int:
+        """How many are there, or on their way."""
+        return len(self._there)
+
+    def take(self, asked: Asked) -> None:
+        """A request was sent here."""
+        self._there[asked.id] = asked
+        self._took(self)
+        if self._arrive_ns:
+            at_ns = self._timeline.now_ns + self._arrive_ns
+            self._timeline.at(at_ns, rank(Kind.ARRIVAL, asked.number), self._arrive, asked)
+        else:
+            self._arrive(asked)
+
+    def drop(self, asked: Asked) -> None:
+        """Its client has left."""
+        self.engine.sync()
+        asked.said = self._said(asked)
+        del self._there[asked.id]
+        if asked.id in self.engine:
+            self.engine.abort(asked.id)
+
+    def die(self) -> None:
+        """All that is here is lost."""
+        self.engine.sync()
+        lost = list(self._there.values())
+        for asked in lost:
+            asked.said = self._said(asked)
+        self._there.clear()
+        self.engine.die()
+        for asked in lost:
+            self._lost(asked)
+
+    # What the engine tells.
+
+    def admitted(self, work_id: str, cached_tokens: int) -> None:
+        """It has a seat; what a preempted one finds again of its own is no cached prompt."""
+        asked = self._there[work_id]
+        if asked.first_ns < 0:
+            asked.cached_tokens = min(cached_tokens, asked.prompt_tokens)
+
+    def first_token(self, work_id: str) -> None:
+        """The prompt is computed."""
+        asked = self._there[work_id]
+        if asked.first_ns < 0:
+            asked.first_ns = self._timeline.now_ns + self._deliver_ns
+            self._log.wrote(self._timeline.now_ns, "first", work_id, asked.cached_tokens)
+        self._prefilled(asked)
+
+    def finished(self, work_id: str) -> None:
+        """The answer is complete."""
+        asked = self._there.pop(work_id)
+        asked.said, asked.end = asked.output_tokens, End.ANSWERED
+        asked.gap_ns = ns_after(self.engine.gap_fs)
+        asked.done_ns = self._timeline.now_ns + self._deliver_ns
+        self._ended(asked)
+
+    def _arrive(self, asked: Asked) -> None:
+        if self._there.get(asked.id) is not asked:
+            return  # its client, or this replica, is gone
+        work = Work(
+            asked.id,
+            asked.prompt_tokens + asked.said,
+            asked.output_tokens - asked.said,
+            self._hashes(asked.blocks),
+        )
+        self.engine.add(work)
+
+    def _said(self, asked: Asked) -> int:
+        if asked.id not in self.engine:
+            return asked.said
+        return asked.output_tokens - self.engine.left(asked.id)
+
+    def _hashes(self, blocks: Sequence[int]) -> Sequence[bytes]:
+        return [block.to_bytes(16) for block in blocks]

@@ -1,0 +1,233 @@
+"""The replicas of one model in virtual time: as many as are wanted, none cut short.
+
+As `control.deployment` keeps them: started in stages, drained before they stop, started anew when
+they die. Reports of what they do come as late as the gateway's probes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ridgeline.serving.control.looks import look_of
+from ridgeline.serving.policy.restart import restart
+from ridgeline.serving.policy.scale import Look, Scaled, remembered, scale
+from ridgeline.serving.policy.states import State
+from ridgeline.serving.simulate.front import Front
+from ridgeline.serving.simulate.log import Log
+from ridgeline.serving.simulate.ranks import Kind, rank
+from ridgeline.serving.simulate.replica import VirtualReplica
+from ridgeline.serving.simulate.setup import Gateway, Model
+from ridgeline.timeline import NS, Timeline
+
+#: Makes a replica with this number among those of a model.
+Make = Callable[[int], VirtualReplica]
+
+
+class Service:
+    """`open`, `resize`, `look`, `ended`; `every` has all replicas there ever were."""
+
+    def __init__(
+        self,
+        number: int,
+        model: Model,
+        make: Make,
+        fronts: Sequence[Front],
+        gateway: Gateway,
+        timeline: Timeline,
+        log: Log,
+    ) -> None:
+        self.model = model
+        self.every: list[VirtualReplica] = []
+        self.scaled: list[tuple[int, Scaled, Look]] = []
+        self._number = number
+        self._make = make
+        self._fronts = fronts
+        self._gateway = gateway
+        self._timeline = timeline
+        self._log = log
+        self._places = 0  # replicas that serve, start, or wait to be started anew
+        self._deaths = 0
+        self._looks: list[Look] = []
+        self._reporting: set[str] = set()
+        self._reports: dict[int, tuple[int, int, int]] = {}  # by replica: running, waiting, when
+        self._silent: set[int] = set()
+
+    @property
+    def size(self) -> int:
+        """Replicas that serve or start; not those that leave."""
+        return self._places
+
+    @property
+    def there(self) -> list[VirtualReplica]:
+        """All that are not gone."""
+        return [one for one in self.every if one.gone_ns < 0]
+
+    def open(self) -> None:
+        """The first replicas are there and ready as the simulation begins."""
+        scaling = self.model.scaling
+        first = self.model.replicas
+        if scaling is not None:
+            first = min(max(first, scaling.settings.least), scaling.settings.most)
+        for _ in range(first):
+            self._places += 1
+            self._ready(self._start())
+        if scaling is not None:
+            self._expect_look()
+
+    def resize(self, wanted: int) -> None:
+        """From now on there should be so many."""
+        while self._places < wanted:
+            self._places += 1
+            self._begin(self._start())
+        staying = [one for one in self.there if one.state is not State.DRAINING]
+        staying.sort(key=lambda one: (one.state is State.READY, -one.number))
+        for replica in staying[: max(0, self._places - wanted)]:
+            self._places -= 1
+            self._leave(replica)
+
+    def took(self, replica: VirtualReplica) -> None:
+        """A request was sent there: from now on there is something to report."""
+        if replica.name not in self._reporting:
+            self._reporting.add(replica.name)
+            every_ns = round(self._gateway.probe_every_s * NS)
+            since_ns = self._timeline.now_ns - replica.ready_ns
+            at_ns = replica.ready_ns + (since_ns // every_ns + 1) * every_ns
+            self._timeline.at(at_ns, rank(Kind.REPORT, replica.number), self._report, replica)
+
+    def emptied(self, replica: VirtualReplica) -> None:
+        """A request has left it."""
+        if replica.state is State.DRAINING and not replica.requests:
+            self._gone(replica)
+
+    def die(self, replica: VirtualReplica) -> None:
+        """Its process ends; another one is started in its place, unless it was leaving."""
+        leaving = replica.state is State.DRAINING
+        lived_s = (self._timeline.now_ns - replica.began_ns) / NS
+        self._gone(replica)
+        replica.die()
+        if leaving:
+            return
+        decision = restart(self._deaths, lived_s)
+        self._deaths = decision.deaths
+        self._log.wrote(self._timeline.now_ns, "died", replica.name, decision.reason)
+        at_ns = self._timeline.now_ns + round(decision.delay_s * NS)
+        self._timeline.at(at_ns, rank(Kind.STAGE, replica.number), self._anew)
+
+    def silence(self, replica: VirtualReplica, *, silent: bool) -> None:
+        """It reports nothing of itself, or does again."""
+        (self._silent.add if silent else self._silent.discard)(replica.number)
+
+    def _anew(self, _: object) -> None:
+        alive = sum(one.state is not State.DRAINING for one in self.there)
+        if alive < self._places:
+            self._begin(self._start())
+
+    def _start(self) -> VirtualReplica:
+        replica = self._make(len(self.every))
+        self.every.append(replica)
+        for front in self._fronts:
+            front.joined(replica)
+        self._log.wrote(self._timeline.now_ns, "started", replica.name)
+        return replica
+
+    def _begin(self, replica: VirtualReplica) -> None:
+        """It will be ready once the gateway's probe finds it to be."""
+        every_ns = round(self._gateway.probe_starting_s * NS)
+        looks = max(1, -(-round(self.model.starts_s * NS) // every_ns))
+        at_ns = self._timeline.now_ns + looks * every_ns
+        self._timeline.at(at_ns, rank(Kind.STAGE, replica.number), self._up, replica)
+
+    def _up(self, replica: VirtualReplica) -> None:
+        if replica.gone_ns < 0 and replica.state is State.STARTING:
+            self._deaths = 0
+            self._ready(replica)
+
+    def _ready(self, replica: VirtualReplica) -> None:
+        replica.ready_ns = self._timeline.now_ns
+        self._log.wrote(self._timeline.now_ns, "ready", replica.name)
+        self._now(replica, State.READY)
+
+    def _leave(self, replica: VirtualReplica) -> None:
+        self._log.wrote(self._timeline.now_ns, "drains", replica.name)
+        self._now(replica, State.DRAINING)
+        if not replica.requests:
+            self._gone(replica)
+            return
+        at_ns = self._timeline.now_ns + round(self.model.drain_s * NS)
+        self._timeline.at(at_ns, rank(Kind.FAULT, replica.number), self._too_late, replica)
+
+    def _too_late(self, replica: VirtualReplica) -> None:
+        if replica.gone_ns < 0:
+            self.die(replica)
+
+    def _gone(self, replica: VirtualReplica) -> None:
+        replica.gone_ns = self._timeline.now_ns
+        replica.state = State.STOPPED
+        self._log.wrote(self._timeline.now_ns, "stopped", replica.name)
+        for front in self._fronts:
+            front.left(replica)
+
+    def _now(self, replica: VirtualReplica, state: State) -> None:
+        replica.state = state
+        for front in self._fronts:
+            front.is_now(replica, state)
+
+    # What is seen of them.
+
+    def _report(self, replica: VirtualReplica) -> None:
+        self._reporting.discard(replica.name)
+        if replica.gone_ns >= 0:
+            return
+        if replica.number not in self._silent:
+            replica.engine.sync()
+            batcher = replica.engine.batcher
+            running, waiting = batcher.running, batcher.waiting
+            self._reports[replica.number] = running, waiting, self._timeline.now_ns
+            for front in self._fronts:
+                front.reported(replica, running + waiting, batcher.book.usage)
+        if replica.requests or replica.number in self._silent:
+            self.took(replica)
+
+    def _expect_look(self) -> None:
+        scaling = self.model.scaling
+        assert scaling is not None, "scaled"
+        at_ns = self._timeline.now_ns + round(scaling.every_s * NS)
+        self._timeline.at(at_ns, rank(Kind.LOOK, self._number), self._look)
+
+    def _look(self, _: object) -> None:
+        """One round of the autoscaler."""
+        scaling, now_ns = self.model.scaling, self._timeline.now_ns
+        assert scaling is not None, "scaled"
+        now = look_of(self._status(), self.model.name, self._places, now_ns)
+        self._looks = remembered([*self._looks, now], scaling.settings, now_ns)
+        decided = scale(self._looks, scaling.settings, floor=scaling.floor(now_ns / NS))
+        if decided.replicas != self._places:
+            self._log.wrote(now_ns, "scaled", self.model.name, decided.replicas, decided.reason)
+            self.scaled.append((now_ns, decided, now))
+            self.resize(decided.replicas)
+        self._expect_look()
+
+    def _status(self) -> dict[str, Any]:
+        """What a gateway's status says, of this model."""
+        name = self.model.name
+        replicas = []
+        for one in self.there:
+            views = [view for front in self._fronts if (view := front.view(name, one.name))]
+            running, waiting, at_ns = self._reports.get(one.number, (0, 0, one.ready_ns))
+            # Who has nothing to report is not asked here, and would say the same again.
+            silent_ns = self._timeline.now_ns - at_ns if one.number in self._silent else 0
+            replicas.append(
+                {
+                    "state": one.state,
+                    "models": [name],
+                    "in_flight": sum(view.running for view in views),
+                    "running": running,
+                    "waiting": waiting,
+                    "reported_s_ago": silent_ns / NS,
+                }
+            )
+        queued = sum(front.queued(name) - front.held(name) for front in self._fronts)
+        return {
+            "replicas": replicas,
+            "queues": [{"model": name, "queued": queued}],
+            "held": {name: sum(front.held(name) for front in self._fronts)},
+        }

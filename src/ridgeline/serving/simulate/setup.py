@@ -1,0 +1,143 @@
+"""What is simulated, as plain values: models on machines, tenants, the gateway, and faults.
+
+A spec becomes one of these (`from_spec`); scenarios and tests write them. All times are in seconds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+from ridgeline.serving.fake.timing import Machine
+from ridgeline.serving.policy.limits import Limits
+from ridgeline.serving.policy.price import Price
+from ridgeline.serving.policy.scale import Settings
+
+_FREE = Price(Decimal(0), Decimal(0), Decimal(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What one replica runs on and how.
+
+    `arrive_s` passes from the gateway's decision until the scheduler sees the request (network,
+    HTTP, tokenizer), `deliver_s` from a step's end until its client has the token. An engine that
+    `resumes` lets an answer that broke off go on elsewhere.
+    """
+
+    machine: Machine
+    max_seqs: int = 256
+    max_batched_tokens: int = 2048
+    block_tokens: int = 16
+    prefix_caching: bool = True
+    max_model_len: int = 0
+    arrive_s: float = 0.0
+    deliver_s: float = 0.0
+    resumes: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of its cache."""
+        return max(1, self.machine.kv_tokens // self.block_tokens)
+
+    @property
+    def context_tokens(self) -> int:
+        """The longest sequence that it can hold."""
+        room = self.blocks * self.block_tokens
+        return min(self.max_model_len or room, room)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How replicas follow the demand; `floor` is what a schedule wants at a time (virtual, s)."""
+
+    settings: Settings
+    every_s: float = 2.0
+    floor: Callable[[float], int] = lambda _: 0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model as clients call it. Without `scaling` it keeps its first number of `replicas`.
+
+    `start_s` are the stages of a start. `usual_output_tokens` is what an answer may have whose
+    client names no limit. `slots` are requests at once in one replica.
+    """
+
+    name: str
+    engine: Engine
+    replicas: int = 1
+    scaling: Scaling | None = None
+    start_s: Mapping[str, float] = field(default_factory=dict)
+    rule: str = "prefix-sticky"
+    wait_s: float = 0.5
+    slots: int = 256
+    price: Price = _FREE
+    usd_per_hour: Decimal = Decimal(0)
+    drain_s: float = 600.0
+
+    @property
+    def starts_s(self) -> float:
+        """From asking for a replica to its first token."""
+        return sum(self.start_s.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """Who asks."""
+
+    name: str
+    priority_class: str = "default"
+    weight: float = 1.0
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What is in front; as `gateway.config` has it."""
+
+    workers: int = 1
+    hold_s: float = 5.0
+    most_held: int = 1000
+    retries: int = 2
+    probe_every_s: float = 2.0
+    probe_starting_s: float = 0.1
+
+
+class Trouble(StrEnum):
+    """What can go wrong with a replica."""
+
+    DIES = "dies"  # its process ends; what runs there is lost, and it is started anew
+    SLOW = "slow"  # its steps take `factor` times as long
+    SILENT = "silent"  # it reports nothing of itself
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """At `at_s`, and for `lasts_s` where that means something, to replica `number` of a model.
+
+    Numbers count the replicas of a model in the order in which they were started, from 0.
+    """
+
+    at_s: float
+    trouble: Trouble
+    model: str
+    number: int = 0
+    lasts_s: float = 0.0
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """All of it. `seed` is of all that is drawn; with `jumps` off engines go step by step.
+
+    With `gaps` the longest wait between two tokens of each answer is known too.
+    """
+
+    models: tuple[Model, ...]
+    tenants: tuple[Tenant, ...] = ()
+    gateway: Gateway = Gateway()
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
+    jumps: bool = True
+    gaps: bool = False

@@ -1,0 +1,73 @@
+"""A spec as the simulator's values: what is not modelled is an error."""
+
+import pytest
+
+from ridgeline.errors import SpecError
+from ridgeline.platform.simulated import serving_of
+from ridgeline.spec import parse
+
+SPEC = """
+hardware: [{{name: gpus, accelerator: h100-sxm, usd_per_gpu_hour: 2.50}}]
+models:
+  - name: chat
+    model: llama-3.1-8b
+    on: gpus
+    engine: {engine}
+    replicas: {replicas}
+tenants: [{{name: search, class: interactive, weight: 2, limits: {{concurrent: 3}}{budget}}}]
+"""
+
+
+def serving(engine="{kind: vllm}", replicas="{min: 1}", budget=""):
+    return serving_of(parse(SPEC.format(engine=engine, replicas=replicas, budget=budget), name="p"))
+
+
+def test_what_a_spec_says_is_what_is_simulated():
+    args = '["--max-num-batched-tokens=4096", "--block-size", "32", "--no-enable-prefix-caching"]'
+    found = serving(f"{{kind: vllm, tensor_parallel: 2, max_seqs: 100, args: {args}}}")
+    (model,) = found.models
+    assert (model.engine.max_batched_tokens, model.engine.block_tokens) == (4096, 32)
+    assert not model.engine.prefix_caching
+    assert (model.engine.max_seqs, model.slots, model.replicas) == (100, 100, 1)
+    assert float(model.usd_per_hour) == 5.0
+    (tenant,) = found.tenants
+    assert (tenant.priority_class, tenant.weight) == ("interactive", 2.0)
+    assert tenant.limits.concurrent == 3
+
+
+def test_replicas_that_scale_need_the_time_of_a_start():
+    with pytest.raises(SpecError, match="start"):
+        serving(replicas="{min: 1, max: 4}")
+    (model,) = serving(replicas="{min: 1, max: 4, start: 90s}").models
+    assert model.scaling is not None
+    assert model.starts_s == 90.0
+
+
+def test_a_schedule_is_a_floor_at_its_hours():
+    cron = '[{at: "0 8 * * *", min: 3}, {at: "0 20 * * *", min: 0}]'
+    (model,) = serving(replicas=f"{{min: 0, max: 4, start: 9s, scale: {{cron: {cron}}}}}").models
+    assert [model.scaling.floor(hour * 3600.0) for hour in (7, 9, 21)] == [0, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "field"),
+    [
+        ("{kind: vllm, args: [--enforce-eager]}", "--enforce-eager"),
+        ("{kind: vllm, memory_share: 0.5}", "memory_share"),
+        ("{kind: vllm, kv_dtype: fp8}", "kv_dtype"),
+        ('{kind: fake, accelerator: h100-sxm, faults: ["cut,after=5"]}', "faults"),
+    ],
+)
+def test_what_is_not_modelled_is_an_error(engine, field):
+    with pytest.raises(SpecError, match=field):
+        serving(engine)
+
+
+def test_a_budget_is_not_simulated():
+    with pytest.raises(SpecError, match="budget"):
+        serving(budget=", budget: {usd: 5}")
+
+
+def test_a_model_on_nothing_has_no_times():
+    with pytest.raises(SpecError, match="hardware"):
+        serving_of(parse("models: [{name: a, model: smollm2-135m-instruct}]", name="p"))

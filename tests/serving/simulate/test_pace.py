@@ -1,0 +1,56 @@
+"""Step times in whole femtoseconds: sums of runs are exact."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ridgeline.physics.straight_steps import FS
+from ridgeline.serving.fake.timing import Machine, Plain, machine
+from ridgeline.serving.policy.batch import Chunk, Step
+from ridgeline.serving.simulate.pace import Pace, ns_after
+
+PACE = Pace(machine("llama-3.1-8b", "h100-sxm"))
+PLAIN = Machine(Plain(0.01, 0.001, 10_000.0), 1_000)
+
+
+def decodes(contexts: list[int]) -> Step:
+    chunks = tuple(Chunk(str(at), start, 1, True) for at, start in enumerate(contexts))
+    return Step(chunks, (), (), (), ())
+
+
+@given(st.lists(st.integers(1, 50_000), min_size=1, max_size=20), st.integers(1, 60))
+def test_a_run_is_the_sum_of_its_steps(contexts, steps):
+    single = sum(PACE.step_fs(decodes([one + step for one in contexts])) for step in range(steps))
+    assert PACE.run_fs(len(contexts), sum(contexts), steps) == single
+
+
+@given(st.integers(1, 20), st.integers(0, 10**6), st.integers(1, 50), st.integers(0, 10**17))
+def test_steps_within_a_time_are_those_that_have_ended(sequences, cached, steps, within_fs):
+    ended = PACE.steps_within(sequences, cached, steps, within_fs)
+    assert PACE.run_fs(sequences, cached, ended) <= within_fs or ended == 0
+    assert ended == steps or PACE.run_fs(sequences, cached, ended + 1) > within_fs
+
+
+def test_plain_numbers_are_as_told():
+    pace = Pace(PLAIN)
+    assert pace.step_fs(decodes([5, 9])) == 12 * FS // 1000
+    prompt = Step((Chunk("a", 0, 100, True),), (), (), (), ())
+    assert pace.step_fs(prompt) == 20 * FS // 1000
+    assert Pace(PLAIN, 3.0).step_fs(prompt) == 60 * FS // 1000
+
+
+def test_a_bent_machine_is_never_jumped_over_but_is_as_fast():
+    bent = Pace(machine("gpt-oss-20b", "h100-sxm"))
+    assert not bent.is_straight
+    assert bent.step_fs(decodes([100, 20_000])) > bent.step_fs(decodes([100]))
+
+
+@pytest.mark.parametrize(("fs", "ns"), [(0, 0), (1, 1), (10**6, 1), (10**6 + 1, 2)])
+def test_an_event_is_at_the_first_nanosecond_that_is_not_before(fs, ns):
+    assert ns_after(fs) == ns
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e7, float("nan")])
+def test_a_machine_is_not_so_slow(factor):
+    with pytest.raises(ValueError, match="times as slow"):
+        Pace(PLAIN, factor)

@@ -1,0 +1,116 @@
+"""Small platforms and traffic for tests of the simulator."""
+
+from hypothesis import strategies as st
+
+from ridgeline.serving.fake.timing import Machine, Plain
+from ridgeline.serving.policy.limits import Limits
+from ridgeline.serving.policy.scale import Settings, Step
+from ridgeline.serving.simulate.clients import ClosedLoop, Manners, OpenLoop
+from ridgeline.serving.simulate.setup import (
+    Engine,
+    Fault,
+    Gateway,
+    Model,
+    Scaling,
+    Serving,
+    Tenant,
+    Trouble,
+)
+from ridgeline.workload import Request
+
+MACHINE = Machine(Plain(0.01, 0.0001, 20_000.0), 40_000)
+
+
+def engine(**changes) -> Engine:
+    """A small fast engine."""
+    return Engine(changes.pop("machine", MACHINE), **{"max_seqs": 8, **changes})
+
+
+def model(name: str = "chat", **changes) -> Model:
+    """One model on it."""
+    return Model(name, changes.pop("engine", engine()), **changes)
+
+
+@st.composite
+def engines(draw) -> Engine:
+    """Engines that are short of blocks, seats or tokens."""
+    steps = Plain(draw(st.floats(0.001, 0.05)), draw(st.floats(0, 0.001)), 5_000.0)
+    return Engine(
+        Machine(steps, draw(st.integers(20, 120)) * 16),
+        max_seqs=draw(st.integers(1, 6)),
+        max_batched_tokens=draw(st.sampled_from([8, 64, 512])),
+        prefix_caching=draw(st.booleans()),
+        arrive_s=draw(st.sampled_from([0.0, 0.003])),
+        deliver_s=draw(st.sampled_from([0.0, 0.002])),
+        resumes=draw(st.booleans()),
+    )
+
+
+@st.composite
+def servings(draw) -> Serving:
+    """Whole platforms: rules, limits, scaling, faults."""
+    most = draw(st.integers(1, 4))
+    settings_ = Settings(
+        least=draw(st.integers(0, 1)),
+        most=most,
+        per_replica=draw(st.sampled_from([1.0, 4.0])),
+        up=Step(draw(st.integers(1, 3)), 10.0),
+        down_after_s=draw(st.sampled_from([1.0, 20.0])),
+        zero_after_s=5.0,
+    )
+    one = Model(
+        "chat",
+        draw(engines()),
+        draw(st.integers(1, most)),
+        draw(st.sampled_from([None, Scaling(settings_)])),
+        {"start": draw(st.sampled_from([0.0, 3.0]))},
+        draw(st.sampled_from(["prefix-sticky", "least-load", "power-of-two", "round-robin"])),
+        slots=draw(st.integers(1, 8)),
+        drain_s=draw(st.sampled_from([1.0, 600.0])),
+    )
+    tenants = (Tenant("small", limits=Limits(requests_per_minute=draw(st.integers(1, 50)))),)
+    faults = tuple(
+        Fault(
+            draw(st.floats(0, 10)),
+            draw(st.sampled_from(Trouble)),
+            "chat",
+            draw(st.integers(0, 3)),
+            draw(st.floats(0, 5)),
+            draw(st.floats(0.5, 4)),
+        )
+        for _ in range(draw(st.integers(0, 3)))
+    )
+    gateway = Gateway(workers=draw(st.integers(1, 2)), hold_s=2.0)
+    return Serving((one,), tenants, gateway, faults, draw(st.integers(0, 3)))
+
+
+@st.composite
+def traffic(draw) -> list[Request]:
+    """Requests, some of which begin alike; times come in bursts."""
+    requests, at_s = [], 0.0
+    for number in range(draw(st.integers(1, 40))):
+        at_s += draw(st.sampled_from([0.0, 0.0, 0.01, 0.3, 2.0]))
+        prompt = draw(st.integers(1, 300))
+        shared = draw(st.integers(0, 3))
+        blocks = tuple(
+            (shared if place < 6 else 1000 + number) * 1000 + place for place in range(prompt // 16)
+        )
+        requests.append(Request(at_s, prompt, draw(st.integers(1, 60)), blocks))
+    return requests
+
+
+@st.composite
+def manners(draw) -> Manners:
+    """Clients who wait for ever, leave early, or come again."""
+    patience = st.sampled_from([None, None, 0.2, 3.0])
+    return Manners(draw(st.integers(0, 2)), draw(patience), draw(patience))
+
+
+@st.composite
+def clients(draw):
+    """Makes clients anew for each run."""
+    requests, how = draw(traffic()), draw(manners())
+    count = draw(st.integers(1, 5))
+    if draw(st.booleans()):
+        return lambda: OpenLoop(requests, "chat", block_tokens=16, manners=how)
+    return lambda: ClosedLoop(requests, "chat", count, block_tokens=16, think_s=0.1, manners=how)
