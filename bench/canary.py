@@ -97,11 +97,13 @@ async def canary(url: str, platform: Path, setting: str) -> Canary:
     """A rollout to the version with this setting, up to its end."""
     command = [sys.executable, "-m", "ridgeline", "rollout", "start", MODEL, str(platform)]
     options = ["--engine", setting, "--steps", "50%", "--keep", "0s"]
-    await asyncio.to_thread(subprocess.run, [*command, *options], check=True, capture_output=True)
     async with aiohttp.ClientSession() as session, asyncio.timeout(MOST_S):
+        before = (await _last(session, url)).get("id")
+        rollout = [*command, *options]
+        await asyncio.to_thread(subprocess.run, rollout, check=True, capture_output=True)
         while True:
             told = await _last(session, url)
-            if told["phase"] in ("done", "back"):
+            if told.get("id") != before and told["phase"] in ("done", "back"):
                 break
             await asyncio.sleep(LOOK_S)
     if "requests" not in (evidence := told["evidence"]):
@@ -115,8 +117,8 @@ async def canary(url: str, platform: Path, setting: str) -> Canary:
 
 async def _last(session: aiohttp.ClientSession, url: str) -> dict[str, Any]:
     async with session.get(f"{url}/console/models.json") as answer:
-        rollout: dict[str, Any] = (await answer.json())["rollouts"][0]
-    return rollout
+        rollouts: list[dict[str, Any]] = (await answer.json())["rollouts"]
+    return rollouts[0] if rollouts else {}
 
 
 async def played(count: int, seed: int) -> tuple[list[Canary], list[Canary], list[int]]:

@@ -101,3 +101,31 @@ def test_a_run_in_one_go_leaves_what_step_by_step_leaves(
         for times in {1, 2, horizon // 2, horizon - 1, horizon} & set(range(1, horizon + 1)):
             assert_same(world.engine, times)
         world.round()
+
+
+@settings(max_examples=150, deadline=None)
+@given(TIGHT_AND_WIDE, REQUESTS, st.sampled_from([0, 3, 9, 40]))
+def test_a_run_in_short_is_the_decision_and_its_horizon(
+    house: House, requests: list[Request], told_ahead: int
+) -> None:
+    world = World(house, fitting(house, requests), told_ahead)
+    while world.busy:
+        told, decided = copy.deepcopy(world.engine), copy.deepcopy(world.engine)
+        before = state(told)
+        run, step = told.run(), decided.decide()
+        if run is None:
+            assert state(told) == before
+            begins = any(one.tokens == one.prompt for one in decided._running)
+            assert decided.horizon(step) <= 1 or begins or step.copies or world.engine.waiting
+        else:
+            assert state(told) == state(decided)
+            assert run.sequences == len(step.chunks)
+            assert run.cached_tokens == sum(chunk.start for chunk in step.chunks)
+            assert run.steps == decided.horizon(step)
+            told.advance(run.steps)
+            decided.repeat(step, run.steps)
+            assert state(told) == state(decided)
+            ended = [one.id for one in decided._running if one.tokens == one.most]
+            assert told.complete == ended
+            assert all(told.left(name) == 0 for name in ended)
+        world.round()

@@ -316,7 +316,36 @@ class Batcher:
             return
         assert len(step.chunks) == len(self._running), f"{step} is not what repeats"
         assert step.chunks[0].start == self._running[0].computed, f"{step} is not what repeats"
+        self.advance(times)
+
+    def run(self) -> runs.Run | None:
+        """What `decide` and its `horizon` say, in short, where all who run decode for a while.
+
+        The first step is decided then, as by `decide`. None, with nothing changed, where there is
+        more to say. Who waits is looked at only where a seat is free.
+        """
+        if not self._running or (self._waiting and len(self._running) < self.limits.max_seqs):
+            return None
+        return runs.begin(self._running, self.book)
+
+    def advance(self, times: int) -> None:
+        """So many steps of a `run` were done; as `repeat`."""
         runs.advance(self._running, self.book, times)
+
+    @property
+    def running_ids(self) -> list[str]:
+        """Who has a seat, in order of rank."""
+        return [one.id for one in self._running]
+
+    @property
+    def complete(self) -> list[str]:
+        """Who runs and has all tokens, in order of rank: to be finished before `decide`."""
+        return [one.id for one in self._running if one.tokens == one.most]
+
+    def left(self, sequence_id: str) -> int:
+        """The tokens that a sequence still gets; KeyError where it is unknown."""
+        sequence = self._sequences[sequence_id]
+        return sequence.most - sequence.tokens
 
     def horizon(self, step: Step) -> int:
         """How many steps, this one included, run these same chunks, each one token further.

@@ -12,8 +12,60 @@ law here, since a block that is sealed or taken may be another sequence's cached
 All that reach an end in one round seal first, in order of rank, and then take, in order of rank.
 """
 
+from dataclasses import dataclass
+
 from ridgeline.serving.policy.blocks import BlockBook
 from ridgeline.serving.policy.sequence import Sequence
+
+
+@dataclass(slots=True)
+class Run:
+    """So many sequences decode for so many steps; they have `cached_tokens` in all at first."""
+
+    sequences: int
+    cached_tokens: int
+    steps: int
+
+
+def begin(running: list[Sequence], book: BlockBook) -> Run | None:
+    """Decide the first step of a run of all who run: whoever needs a block for it gets one.
+
+    None, with nothing changed, where somebody gets his first token (it has to be told when it is
+    there) or owes more than one, or where a block is shared or not to be had: then there is more
+    to decide.
+    """
+    cached, left = 0, running[0].most
+    at_ends: list[Sequence] = []
+    for sequence in running:
+        computed, still = sequence.computed, sequence.most - sequence.tokens
+        cached += computed
+        if computed >= sequence.room:
+            if sequence.tokens - computed != 1 or sequence.tokens == sequence.prompt:
+                return None
+            at_ends.append(sequence)
+        if still < left:
+            left = still
+    if at_ends and not _take_first(at_ends, book):
+        return None
+    return Run(len(running), cached, steps_with_blocks(running, book, left))
+
+
+def _take_first(at_ends: list[Sequence], book: BlockBook) -> bool:
+    """The blocks of a run's first step, in order of rank; whether they were there to be had."""
+    takers = []
+    for sequence in at_ends:
+        start = sequence.computed
+        if lacking := book.lacking(sequence.id, start, start + 1):
+            if lacking > book.blocks_for(start + 1) - len(book.table(sequence.id)):
+                return False  # it has to be copied first
+            takers.append(sequence.id)
+    if len(takers) > book.free:
+        return False
+    if takers:
+        book.lengthen(takers)
+    for sequence in at_ends:
+        sequence.find_room(sequence.computed + 1, book.block_size)
+    return True
 
 
 def steps_with_blocks(running: list[Sequence], book: BlockBook, steps: int) -> int:

@@ -33,7 +33,8 @@ class Asked:
 
     `blocks` name the full blocks of its prompt and then of its answer: equal names, equal text.
     `said` tokens of its answer were given by replicas that are gone. `worker` is the gateway's that
-    it came to, `others` is how many requests were at its replica when it was sent there.
+    it came to, `others` is how many requests were at its replica when it was sent there. `id` is
+    its name in queues and schedulers.
     """
 
     number: int
@@ -62,8 +63,7 @@ class Asked:
     worker: int = 0
     others: int = 0
     gap_ns: int = 0
+    id: str = ""
 
-    @property
-    def id(self) -> str:
-        """Its name in queues and schedulers."""
-        return str(self.number)
+    def __post_init__(self) -> None:
+        self.id = str(self.number)

@@ -43,6 +43,7 @@ class _Lane:
     waiting: dict[str, Asked] = field(default_factory=dict)
     last: str = ""
     peak: PeakRate = field(default_factory=PeakRate)
+    saturation: Saturation = field(default_factory=Saturation)
     retries: RetryBudget = field(default_factory=RetryBudget)
     ready: int = 0
 
@@ -65,6 +66,8 @@ class Front:
         self._accounts = accounts
         self._chances = chances
         self._lanes = {name: _Lane(model) for name, model in models.items()}
+        for lane in self._lanes.values():
+            lane.saturation = self._saturation(lane)
         blocks = max(model.engine.blocks for model in models.values())
         self._index = PrefixIndex(blocks)
 
@@ -161,7 +164,10 @@ class Front:
         asked.sent.prefilled()
         if not asked.others:
             lane, took_ns = self._lanes[asked.model], self._timeline.now_ns - asked.sent_ns
-            lane.peak = lane.peak.saw(tokens, took_ns)
+            peak = lane.peak.saw(tokens, took_ns)
+            if peak is not lane.peak:
+                lane.peak = peak
+                lane.saturation = self._saturation(lane)
 
     def ended(self, asked: Asked, said_tokens: int) -> None:
         """Its answer has come to its end, or nobody wants the rest."""
@@ -245,17 +251,18 @@ class Front:
     def _send(self, lane: _Lane, asked: Asked) -> bool:
         """Choose its replica and send it there; whether there is one."""
         now_ns, blocks = self._timeline.now_ns, self._prompt_blocks(lane, asked)
+        rule, known = lane.model.rule, list(lane.views.values())
+        draws = rule == "power-of-two"
         request = Request(
             asked.model,
             asked.tried,
             asked.prompt_tokens,
             self._warm(lane, asked) if blocks else {},
-            self._index.continues(blocks),
+            bool(blocks) and self._index.continues(blocks),
             asked.session,
-            chance=self._chances.bits(_DRAWN, asked.number, asked.tries),
+            chance=self._chances.bits(_DRAWN, asked.number, asked.tries) if draws else 0,
         )
-        rule, known = lane.model.rule, list(lane.views.values())
-        answer = route(View(rule, request, known, lane.last, now_ns, self._saturation(lane)))
+        answer = route(View(rule, request, known, lane.last, now_ns, lane.saturation))
         if isinstance(answer, NoRoute):
             return False
         lane.last = answer.replica

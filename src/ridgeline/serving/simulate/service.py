@@ -179,11 +179,10 @@ class Service:
             return
         if replica.number not in self._silent:
             replica.engine.sync()
-            batcher = replica.engine.batcher
-            running, waiting = batcher.running, batcher.waiting
+            running, waiting = replica.engine.running, replica.engine.waiting
             self._reports[replica.number] = running, waiting, self._timeline.now_ns
             for front in self._fronts:
-                front.reported(replica, running + waiting, batcher.book.usage)
+                front.reported(replica, running + waiting, replica.engine.batcher.book.usage)
         if replica.requests or replica.number in self._silent:
             self.took(replica)
 

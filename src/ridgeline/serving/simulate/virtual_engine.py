@@ -1,12 +1,13 @@
 """One replica's engine in virtual time: the scheduler of the real engine, and a time for each step.
 
 `policy.batch` decides what runs, as in `serving.engine.loop`; `pace` says how long it takes. Where
-the scheduler sees that its decision will repeat (`Batcher.horizon`), the engine jumps to the end of
-the run. Whoever comes in between (`add`, `abort`, `sync`) finds it as it would be without the jump:
+the scheduler sees that its decision will repeat (`Batcher.run`), the engine jumps to the end of the
+run. Whoever looks at it in between (`sync`) finds it as it would be without the jump; and a request
+that comes in between waits for the step that goes on, as it would at the real engine's door:
 
     run of k steps     |--1--|--2--|--3--|--4--| ... |--k--|
-                                      ^ a request: steps 1 and 2 have ended, 3 goes on and ends,
-                                        and the next decision has the request in it
+                                      ^ a request: the run ends with step 3, and the next decision
+                                        has the request in it
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ridgeline.serving.policy.batch import Batcher, Step
+from ridgeline.serving.policy.runs import Run
 from ridgeline.serving.simulate.gaps import Gaps
 from ridgeline.serving.simulate.pace import FS_IN_NS, Pace, ns_after
 from ridgeline.serving.simulate.ranks import Kind, rank
 from ridgeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Work:
     """A request as an engine sees it; `hashes` name its full blocks, those of its answer too."""
 
@@ -72,80 +74,101 @@ class VirtualEngine:
         self._begins = rank(Kind.STEP_BEGINS, number)
         self._listener = listener
         self._jumps = jumps
-        self._left: dict[str, int] = {}  # tokens that a request still gets
-        self._unsaid: set[str] = set()  # who has no token yet
-        self._step: Step | None = None
-        self._run = 0  # how many steps it stands for
-        self._cached = 0  # tokens cached at its beginning, of a run
+        self._gaps = Gaps() if gaps else None
+        self._door: dict[str, Work] = {}  # who has come since the last decision
+        self._unsaid: set[str] = set()  # who is behind the door and has no token yet
+        self._said: dict[str, None] = {}  # who has one
+        self._step: Step | None = None  # what goes on: a step,
+        self._run: Run | None = None  # or a run, of which this many steps are left to do
         self._since_fs = 0  # when it began; between two steps when the last one ended
         self._is_waking = False
-        self._gaps = Gaps() if gaps else None
         self._turn = 0  # what was put down for another turn is void
 
     @property
-    def work(self) -> int:
-        """Requests that are there, running or waiting."""
-        return len(self._left)
+    def running(self) -> int:
+        """Requests with a seat."""
+        return self.batcher.running
+
+    @property
+    def waiting(self) -> int:
+        """Requests without one."""
+        return self.batcher.waiting + len(self._door)
 
     def __contains__(self, work_id: str) -> bool:
         """Whether a request is there."""
-        return work_id in self._left
+        return work_id in self._said or work_id in self._unsaid or work_id in self._door
 
     def left(self, work_id: str) -> int:
         """How many tokens a request still gets."""
-        return self._left[work_id]
+        at_door = self._door.get(work_id)
+        return at_door.output_tokens if at_door else self.batcher.left(work_id)
 
     def add(self, work: Work) -> None:
-        """A request has come. ValueError where it can never run here."""
-        self.sync()
-        self.batcher.add(
-            work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority
-        )
-        self._left[work.id] = work.output_tokens
-        self._unsaid.add(work.id)
-        self._wake()
+        """A request has come."""
+        self._door[work.id] = work
+        run = self._run
+        if run is None:
+            self._wake()
+        elif run.steps > 1:
+            self._shorten(run)
 
     def abort(self, work_id: str) -> None:
         """Nobody wants it any more; a step that it is in still takes its time."""
-        self.sync()
-        self._forget(work_id)
+        if self._door.pop(work_id, None) is None:
+            self.sync()
+            self._forget(work_id)
 
     def die(self) -> None:
         """All is lost at once."""
         self.sync()
-        for work_id in list(self._left):
+        self._door.clear()
+        for work_id in [*self._said, *sorted(self._unsaid)]:
             self._forget(work_id)
-        self._step = None
+        self._step = self._run = None
         self._turn += 1
         self._is_waking = False
 
     def sync(self) -> None:
         """Bring the scheduler to the present, if the engine has jumped beyond it."""
-        if self._run <= 1:
+        run = self._run
+        if run is None or run.steps == 1:
             return
-        assert self._step is not None, "a run is of a step"
-        sequences, now_ns = len(self._step.chunks), self._timeline.now_ns
-        # A step that ends at this very instant has ended only if its turn has come.
-        until_ns = now_ns - (self._timeline.rank < self._ends)
-        within_fs = until_ns * FS_IN_NS - self._since_fs
-        ended = self.pace.steps_within(sequences, self._cached, self._run - 1, within_fs)
+        ended = self._ended(run)
         self._turn += 1
         if ended:
-            took_fs = self.pace.run_fs(sequences, self._cached, ended)
-            self._commit(self._step, ended, took_fs)
-            self._cached += ended * sequences
-            if ns_after(self._since_fs) == now_ns:  # the next decision is still to come
-                self._step, self._run = None, 0
+            self._commit_run(run, ended, self.pace.run_fs(run.sequences, run.cached_tokens, ended))
+            if ns_after(self._since_fs) == self._timeline.now_ns:  # the next is still to come
+                self._run = None
                 self._wake()
                 return
-            self._step = self.batcher.decide()
-            assert len(self._step.chunks) == sequences, "a decision that repeats"
-        self._run = 1
-        self._expect_end(self.pace.run_fs(sequences, self._cached, 1))
+            run = self.batcher.run()
+            assert run is not None, "a decision that repeats"
+        self._run = Run(run.sequences, run.cached_tokens, 1)
+        self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, 1))
+
+    def _ended(self, run: Run) -> int:
+        """How many steps of a run have ended, the last one not counted.
+
+        A step that ends at this very instant has ended only if its turn has come.
+        """
+        until_ns = self._timeline.now_ns - (self._timeline.rank < self._ends)
+        within_fs = until_ns * FS_IN_NS - self._since_fs
+        return self.pace.steps_within(run.sequences, run.cached_tokens, run.steps - 1, within_fs)
+
+    def _shorten(self, run: Run) -> None:
+        """The run ends with the step that goes on, for then there is more to decide."""
+        ended = self._ended(run)
+        took_fs = self.pace.run_fs(run.sequences, run.cached_tokens, ended)
+        if ended and ns_after(self._since_fs + took_fs) == self._timeline.now_ns:
+            self.sync()  # none goes on: the next is decided at the end of this instant
+            return
+        self._turn += 1
+        run.steps = ended + 1
+        self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, run.steps))
 
     def _wake(self) -> None:
         """Decide at this instant, after all that still happens in it."""
-        if self._step is None and not self._is_waking:
+        if self._step is None and self._run is None and not self._is_waking:
             self._is_waking = True
             self._timeline.at(self._timeline.now_ns, self._begins, self._begin, self._turn)
 
@@ -153,28 +176,32 @@ class VirtualEngine:
         if turn != self._turn:
             return
         self._is_waking = False
+        self._let_in()
+        now_ns = self._timeline.now_ns
+        if ns_after(self._since_fs) != now_ns:  # it was idle; else it goes on where it was
+            self._since_fs = now_ns * FS_IN_NS
+        if self._jumps and self.pace.is_straight:
+            run = self._run = self.batcher.run()
+            if run is not None:
+                self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, run.steps))
+                return
         step = self.batcher.decide()
         self.preemptions += len(step.preempted)
         for admitted in step.admitted:
             self._listener.admitted(admitted.id, admitted.cached_tokens)
-        if not step.chunks:
-            return
-        now_ns = self._timeline.now_ns
-        if ns_after(self._since_fs) != now_ns:  # it was idle; else it goes on where it was
-            self._since_fs = now_ns * FS_IN_NS
-        self._step, self._run = step, 1
-        if self._jumps and self.pace.is_straight and not self._begins_any(step):
-            self._run = self.batcher.horizon(step)
-        if self._run > 1:
-            self._cached = sum([chunk.start for chunk in step.chunks])
-            self._expect_end(self.pace.run_fs(len(step.chunks), self._cached, self._run))
-        else:
+        if step.chunks:
+            self._step = step
             self._expect_end(self.pace.step_fs(step))
 
-    def _begins_any(self, step: Step) -> bool:
-        """Whether somebody gets a first token: that has to be told when it is there."""
-        unsaid = self._unsaid
-        return bool(unsaid) and not unsaid.isdisjoint([chunk.id for chunk in step.chunks])
+    def _let_in(self) -> None:
+        """Whoever is at the door is known to the scheduler from now on."""
+        if self._door:
+            for work in self._door.values():
+                self.batcher.add(
+                    work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority
+                )
+            self._unsaid.update(self._door)
+            self._door.clear()
 
     def _expect_end(self, after_fs: int) -> None:
         ends_ns = ns_after(self._since_fs + after_fs)
@@ -184,48 +211,58 @@ class VirtualEngine:
         turn, took_fs = what
         if turn != self._turn:
             return
-        assert self._step is not None, "what ends has begun"
         step, run = self._step, self._run
-        self._step, self._run = None, 0
-        self._commit(step, run, took_fs)
-        if self._left:
+        self._step = self._run = None
+        if step is not None:
+            self._commit(step, took_fs)
+        else:
+            assert run is not None, "what ends has begun"
+            self._commit_run(run, run.steps, took_fs)
+            for work_id in self.batcher.complete:
+                self._finish(work_id)
+        if self._said or self._unsaid or self._door:
             self._wake()
 
-    def _commit(self, step: Step, times: int, took_fs: int) -> None:
-        """So many of a run's steps have ended."""
-        self.batcher.repeat(step, times)
+    def _commit(self, step: Step, took_fs: int) -> None:
+        """A step has ended."""
+        self.batcher.commit(step)
+        self.steps += 1
+        self.busy_fs += took_fs
+        said = [chunk.id for chunk in step.chunks if chunk.samples]
+        if self._gaps is not None:
+            there = [one for one in said if one in self]
+            self._gaps.saw(there, self._since_fs, took_fs, took_fs, took_fs)
+        self._since_fs += took_fs
+        if self._unsaid:
+            begun = [one for one in said if one in self._unsaid]
+            self._unsaid.difference_update(begun)
+            self._said.update(dict.fromkeys(begun))
+            for work_id in begun:
+                self._listener.first_token(work_id)
+        for work_id in said:  # its client may have left, even at its first token
+            if work_id in self._said and not self.batcher.left(work_id):
+                self._finish(work_id)
+
+    def _commit_run(self, run: Run, times: int, took_fs: int) -> None:
+        """So many of a run's steps have ended. Of one step the pace may be another one by now."""
+        sequences, cached = run.sequences, run.cached_tokens
+        if self._gaps is not None:
+            first_fs = last_fs = took_fs
+            if times > 1:
+                first_fs = self.pace.run_fs(sequences, cached, 1)
+                last_fs -= self.pace.run_fs(sequences, cached, times - 1)
+            self._gaps.saw(self.batcher.running_ids, self._since_fs, took_fs, first_fs, last_fs)
+        self.batcher.advance(times)
         self.steps += times
         self.busy_fs += took_fs
-        if self._gaps is not None:
-            self._note_gaps(self._gaps, step, times, took_fs)
         self._since_fs += took_fs
-        left, begun, ended = self._left, [], []
-        for chunk in step.chunks:
-            if chunk.samples and chunk.id in left:
-                still = left[chunk.id] = left[chunk.id] - times
-                if not still:
-                    ended.append(chunk.id)
-                if chunk.id in self._unsaid:
-                    begun.append(chunk.id)
-        for work_id in begun:
-            self._unsaid.discard(work_id)
-            self._listener.first_token(work_id)
-        for work_id in ended:
-            if work_id in left:  # its client may have left at its first token
-                self._forget(work_id)
-                self._listener.finished(work_id)
 
-    def _note_gaps(self, gaps: Gaps, step: Step, times: int, took_fs: int) -> None:
-        first_fs = last_fs = took_fs
-        if times > 1:
-            sequences, cached = len(step.chunks), self._cached
-            first_fs = self.pace.run_fs(sequences, cached, 1)
-            last_fs -= self.pace.run_fs(sequences, cached, times - 1)
-        ids = [one.id for one in step.chunks if one.samples and one.id in self._left]
-        gaps.saw(ids, self._since_fs, took_fs, first_fs, last_fs)
+    def _finish(self, work_id: str) -> None:
+        self._forget(work_id)
+        self._listener.finished(work_id)
 
     def _forget(self, work_id: str) -> None:
-        del self._left[work_id]
+        self._said.pop(work_id, None)
         self._unsaid.discard(work_id)
         self.gap_fs = self._gaps.pop(work_id) if self._gaps is not None else 0
         self.batcher.finish(work_id)
