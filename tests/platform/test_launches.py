@@ -3,10 +3,11 @@
 import pytest
 
 import stand_in_server
-from ridgeline.errors import LaunchError, SpecError
+from ridgeline.errors import LaunchError, ModelError, SpecError
 from ridgeline.platform.launches import has_devices, launch_of
 from ridgeline.serving.control.foreign import ForeignLaunch
 from ridgeline.serving.control.replicas import Launch
+from ridgeline.serving.models.weights import model_store
 from ridgeline.serving.spec import ModelSpec
 from ridgeline.spec import Platform
 
@@ -71,3 +72,22 @@ def test_our_own_are_started_as_ever(tmp_path):
     launch = of(ModelSpec(name="f", engine={"kind": "fake"}), tmp_path)(0)
     assert isinstance(launch, Launch)
     assert launch.argv[2:4] == ["ridgeline", "fake-replica"]
+
+
+async def test_a_version_of_the_store_stays_while_a_replica_of_vllm_has_it(
+    tmp_path, vllm, monkeypatch
+):
+    monkeypatch.setenv("RIDGELINE_MODELS", str(tmp_path / "models"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    store = model_store()
+    version = store.add(str(folder), name="mine")
+    launch = of(vllm().model_copy(update={"model": version.id}), tmp_path)(0)
+    process = await launch.start()
+    with pytest.raises(ModelError, match="in use"):
+        store.remove("store:mine")
+    await process.kill()
+    launch.close()
+    assert store.remove("store:mine").is_gone

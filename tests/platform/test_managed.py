@@ -16,7 +16,9 @@ from ridgeline.spec import parse
 class Ordered:
     """Stands in for a Deployment: it does at once what it is told."""
 
-    def __init__(self, _launch, _listener, _routing, *, is_ready, failed, drain_s) -> None:
+    def __init__(
+        self, _launch, _listener, _routing, *, is_ready, failed, drain_s, start_most_s
+    ) -> None:
         self.size, self.leaving = 0, 0
         self.failed = failed
 

@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from ridgeline.platform.managed import ManagedModel
 from ridgeline.serving.control.autoscaler import Autoscaler
+from ridgeline.serving.control.hangs import Hangs
 from ridgeline.serving.control.rollout_log import RolloutLog
 from ridgeline.serving.control.rollouts import Rollouts
 from ridgeline.serving.control.scale_log import Lease, ScaleLog, keep
@@ -51,7 +52,8 @@ class Controllers:
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """What runs from then on, each until cancelled."""
         scalers = (scaler.run() for scaler in self._scalers.values())
-        return [keep(self._lease), self._rollouts.run(), *scalers]
+        hangs = Hangs(self._models, self._front.look, self._may_act)
+        return [keep(self._lease), self._rollouts.run(), hangs.run(), *scalers]
 
     def version(self, name: str, model: ManagedModel) -> Version:
         """The version of a model that its requests go to. Raises StoreError."""

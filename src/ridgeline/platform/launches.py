@@ -1,6 +1,7 @@
 """How the replicas of a model are started on this machine: from its spec to a command line."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from ridgeline.errors import RidgelineError
@@ -10,7 +11,8 @@ from ridgeline.platform.devices import Devices
 from ridgeline.serving.control.foreign import ForeignLaunch
 from ridgeline.serving.control.programs import program_of
 from ridgeline.serving.control.replicas import Launch, Startable
-from ridgeline.serving.models.weights import told
+from ridgeline.serving.models.references import is_reference
+from ridgeline.serving.models.weights import told, weights
 from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine, ServerEngine
 from ridgeline.serving.usage_log import in_one_folder
 from ridgeline.spec import Platform
@@ -47,9 +49,29 @@ def _foreign_launch(model: ModelSpec, name: str, log: Path) -> Callable[[int], S
 
     def launch(number: int) -> Startable:
         own = log.with_name(f"{log.name}-{number}.log")
-        return ForeignLaunch(f"{name}-{number}", program, own, devices.borrow)
+        return ForeignLaunch(f"{name}-{number}", program, own, lambda: _Lent(devices, model))
 
     return launch
+
+
+class _Lent:
+    """What is one replica's own until it is gone: its devices, and its version in the store."""
+
+    def __init__(self, devices: Devices, model: ModelSpec) -> None:
+        self._held = ExitStack()
+        if model.model is not None and is_reference(model.model):
+            self._held.enter_context(weights(model.model))
+        try:
+            loan = devices.borrow()
+        except BaseException:
+            self._held.close()
+            raise
+        self._held.callback(loan.close)
+        self.env = loan.env
+
+    def close(self) -> None:
+        """Others may have them."""
+        self._held.close()
 
 
 def has_devices(model: ModelSpec) -> bool:

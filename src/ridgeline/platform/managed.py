@@ -133,6 +133,17 @@ class ManagedModel:
         """Nothing of it is left."""
         await asyncio.gather(*(one.close() for one in self._deployments.values()))
 
+    @property
+    def ready_ever(self) -> list[str]:
+        """Its replicas that were ready in this life, and do not leave."""
+        ready = {name for some in self._ready.values() for name in some}
+        staying = (name for one in self._deployments.values() for name in one.staying)
+        return [name for name in staying if name in ready]
+
+    async def end(self, replica: str, reason: str) -> None:
+        """Its process is ended; it is started again."""
+        await asyncio.gather(*(one.end(replica, reason) for one in self._deployments.values()))
+
     def _deployment(self, version: Version) -> Deployment:
         label = "" if version.id == self.spec_version.id else f"@{version.id[:6]}"
         heard = _OfVersion(self, version.id)
@@ -144,6 +155,7 @@ class ManagedModel:
             is_ready=ready.__contains__,
             failed=self._start_failed,
             drain_s=DRAIN_S,
+            start_most_s=self.model.replicas.start_timeout,
         )
 
     def _launch(self, version: Version, label: str) -> Callable[[int], Startable]:

@@ -213,6 +213,9 @@ class Replicas(Part):
     start: Seconds | None = Field(
         None, description="how long a start takes, for simulations; `up` measures its own"
     )
+    start_timeout: Seconds = Field(
+        1800.0, gt=0, description="a start that is not ready by then is ended, and tried again"
+    )
     usd_per_hour: Usd = Field(
         Decimal(0), description="what one costs, for `ridgeline cost`, e.g. 2.30"
     )

@@ -58,6 +58,7 @@ class World:
             is_ready=self.ready.__contains__,
             failed=self.failures.append,
             drain_s=20,
+            start_most_s=60,
         )
 
     async def _hear(self, event: str) -> None:

@@ -89,7 +89,7 @@ def started(monkeypatch):
 
 async def test_a_killed_replica_is_told_of_and_started_again(tmp_path, started):
     heard = Heard()
-    replica = ManagedReplica(Script(SERVES, tmp_path / "log"), heard)
+    replica = ManagedReplica(Script(SERVES, tmp_path / "log"), heard, 60)
     running = asyncio.create_task(replica.run())
     await heard.until(3)
     os.kill(started[0].pid, signal.SIGKILL)
@@ -103,22 +103,62 @@ async def test_a_killed_replica_is_told_of_and_started_again(tmp_path, started):
 
 async def test_a_model_that_cannot_be_loaded_ends_it_with_the_models_error(tmp_path, started):
     with pytest.raises(ModelError, match="torn") as caught:
-        await ManagedReplica(Script(FAILS, tmp_path / "log"), Heard()).run()
+        await ManagedReplica(Script(FAILS, tmp_path / "log"), Heard(), 60).run()
     assert caught.value.remedy == "download again"
     assert started[0].returncode is not None
 
 
 async def test_one_that_dies_before_it_was_ready_is_not_tried_again(tmp_path, started):
     with pytest.raises(LaunchError, match="no memory") as caught:
-        await ManagedReplica(Script(DIES, tmp_path / "log"), Heard()).run()
+        await ManagedReplica(Script(DIES, tmp_path / "log"), Heard(), 60).run()
     assert "status 3" in str(caught.value)
     assert len(started) == 1
 
 
 async def test_cancelling_leaves_no_process(tmp_path, started):
     heard = Heard()
-    running = asyncio.create_task(ManagedReplica(Script(SERVES, tmp_path / "log"), heard).run())
+    running = asyncio.create_task(ManagedReplica(Script(SERVES, tmp_path / "log"), heard, 60).run())
     await heard.until(3)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert started[0].returncode is not None
+
+
+async def test_one_that_is_ended_is_told_of_with_the_reason_and_started_again(tmp_path, started):
+    heard = Heard()
+    replica = ManagedReplica(Script(SERVES, tmp_path / "log"), heard, 60)
+    running = asyncio.create_task(replica.run())
+    await heard.until(3)
+    os.kill(started[0].pid, signal.SIGSTOP)  # as one that hangs
+    await replica.end("it hangs")
+    await heard.until(7)
+    await replica.stop(grace_s=30)
+    await running
+    assert heard.events[3] == "m-0 died: it hangs; at once"
+    assert [child.returncode is None for child in started] == [False, False]
+
+
+NEVER_READY = SERVES.replace('announce({"event": "ready", "stages_s": {}})\n', "").replace(
+    "import sys\n", "import sys; print('still loading', file=sys.stderr)\n", 1
+)
+
+
+async def test_a_start_that_takes_too_long_is_ended_and_says_so(tmp_path, started):
+    with pytest.raises(LaunchError, match=r"not ready after 1 s:\nstill loading") as caught:
+        await ManagedReplica(Script(NEVER_READY, tmp_path / "log"), Heard(), 1).run()
+    assert "start_timeout" in caught.value.remedy
+    assert started[0].returncode is not None
+
+
+SLOW_READERS_WORD = SERVES.replace("sys.stdin.read()", "import time; time.sleep(1.5); sys.exit(4)")
+
+
+async def test_what_was_ready_in_time_is_not_ended_by_that_limit(tmp_path, started):
+    """It ends by itself, behind the limit of its start."""
+    heard = Heard()
+    replica = ManagedReplica(Script(SLOW_READERS_WORD, tmp_path / "log"), heard, 1.2)
+    running = asyncio.create_task(replica.run())
+    await heard.until(4)
+    await replica.stop(grace_s=30)
+    await running
+    assert heard.events[3] == "m-0 died: exit status 4; at once"

@@ -29,6 +29,8 @@ from ridgeline.serving.engine.read_ahead import THREADS, VARIABLE
 
 COLD, LAZY, KEPT, WARM = "cold", "lazy", "kept", "warm"
 _STOP_S = 30.0
+#: No start that is measured takes so long.
+_MOST_S = 600.0
 #: Of what was dropped, the share that may still be in memory for a start to count as cold.
 _LEFT = 0.05
 
@@ -155,7 +157,7 @@ async def started(launch: Launch) -> Heard:
     Raises ModelError or LaunchError where it does not get there.
     """
     listening = _Listening()
-    replica = ManagedReplica(launch, listening)
+    replica = ManagedReplica(launch, listening, _MOST_S)
     running = asyncio.create_task(replica.run())
     ready = asyncio.create_task(listening.ready.wait())
     try:

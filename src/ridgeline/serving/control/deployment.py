@@ -26,7 +26,8 @@ class Deployment:
     """`resize`, `close`, and what there is. `launch(number)` tells how a replica is started.
 
     `is_ready(name)` says whether it takes requests. `failed` is called with the error of a replica
-    that ended before it was ever ready; after a while its place is free again.
+    that ended before it was ever ready; after a while its place is free again. A start may take
+    `start_most_s`.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Deployment:
         is_ready: Callable[[str], bool],
         failed: Callable[[Exception], None],
         drain_s: float,
+        start_most_s: float,
     ) -> None:
         self._launch = launch
         self._listener = listener
@@ -45,6 +47,7 @@ class Deployment:
         self._is_ready = is_ready
         self._failed = failed
         self._drain_s = drain_s
+        self._start_most_s = start_most_s
         self._replicas: dict[int, ManagedReplica] = {}
         self._leaving: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,6 +72,17 @@ class Deployment:
             self._leaving.add(number)
             self._go(self._leave(number))
 
+    @property
+    def staying(self) -> list[str]:
+        """The names of those that do not leave."""
+        return [one.name for number, one in self._replicas.items() if number not in self._leaving]
+
+    async def end(self, name: str, reason: str) -> None:
+        """End a replica's process at once; it is started again."""
+        for replica in list(self._replicas.values()):
+            if replica.name == name:
+                await replica.end(reason)
+
     async def stop(self, grace_s: float, *, at_once: bool = False) -> None:
         """End every replica: what runs gets `grace_s`, or with `at_once` an error."""
         await asyncio.gather(
@@ -88,7 +102,9 @@ class Deployment:
 
     def _start(self) -> None:
         number = next(number for number in count() if number not in self._replicas)
-        self._replicas[number] = replica = ManagedReplica(self._launch(number), self._listener)
+        launch = self._launch(number)
+        replica = ManagedReplica(launch, self._listener, self._start_most_s)
+        self._replicas[number] = replica
         self._go(self._live(number, replica))
 
     async def _live(self, number: int, replica: ManagedReplica) -> None:

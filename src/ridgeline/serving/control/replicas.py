@@ -98,10 +98,12 @@ class Launch:
 
 
 class ManagedReplica:
-    """One replica, from its first start until `stop`."""
+    """One replica, from its first start until `stop`. A start may take `start_most_s`."""
 
-    def __init__(self, launch: Startable, listener: Listener) -> None:
+    def __init__(self, launch: Startable, listener: Listener, start_most_s: float) -> None:
         self._launch = launch
+        self._start_most_s = start_most_s
+        self._end_reason = ""
         self._listener = listener
         self._child: Process | None = None
         self._stopped = asyncio.Event()
@@ -134,7 +136,8 @@ class ManagedReplica:
                 raise self._stillborn(status)
             decision = restart(deaths, time.monotonic() - self._began_s)
             deaths = decision.deaths
-            await self._listener.died(self._launch.name, f"exit status {status}; {decision.reason}")
+            reason, self._end_reason = self._end_reason or f"exit status {status}", ""
+            await self._listener.died(self._launch.name, f"{reason}; {decision.reason}")
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopped.wait(), decision.delay_s)
 
@@ -144,15 +147,32 @@ class ManagedReplica:
         if self._child is not None:
             await self._child.stop(grace_s, at_once=at_once)
 
+    async def end(self, reason: str) -> None:
+        """End its process, at once, for this reason; it is started again."""
+        if self._child is not None and self._child.returncode is None:
+            self._end_reason = reason
+            await self._child.kill()
+
     async def _live(self) -> int:
-        """One life: its exit status."""
+        """One life: its exit status. LaunchError where it takes too long to be ready."""
         self._child = child = await self._launch.start()
         if self._stopped.is_set():  # told so while it was being started
             return await child.kill()
         try:
-            async for event in child.events():
-                await self._hear(event)
-            return await child.wait()
+            async with asyncio.timeout(self._start_most_s) as limit:
+                async for event in child.events():
+                    await self._hear(event)
+                    if event.get("event") == "ready":
+                        limit.reschedule(None)
+                return await child.wait()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise LaunchError(
+                f"was not ready after {self._start_most_s:g} s:\n{child.last_words()}",
+                where=f"replica {self._launch.name}",
+                remedy=f"more time, replicas.start_timeout, or see its log: {self._launch.log}",
+            ) from None
         finally:
             # Cancelled, or a listener raised: no replica lives without somebody who follows it.
             if child.returncode is None:
