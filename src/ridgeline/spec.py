@@ -49,6 +49,9 @@ class Platform(Part):
         default_factory=list, description="who asks, with limits and budgets"
     )
     gateway: GatewaySpec = Field(default_factory=GatewaySpec)
+    spares: int = Field(
+        0, ge=0, le=16, description="processes that have imported all and wait to be a replica"
+    )
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -59,6 +62,8 @@ class Platform(Part):
         for model in self.models:
             if model.on is not None and model.on not in {one.name for one in self.hardware}:
                 raise ValueError(f"{model.name} is on {model.on!r}, which is no `hardware`")
+        if self.spares and not any(one.engine.kind == "ridgeline" for one in self.models):
+            raise ValueError("spares become replicas of our own engine, and no model has it")
         tenants = [tenant.name for tenant in self.tenants]
         for name in tenants:
             if tenants.count(name) > 1:

@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="the engine needs it")
 pytest.importorskip("aiohttp", reason="replicas need it")
 
 from ridgeline.serving.bench import cold_start as measuring
-from ridgeline.serving.bench.cold_start import COLD, KEPT, LAZY, WARM, Starts
+from ridgeline.serving.bench.cold_start import COLD, KEPT, LAZY, SPARE, WARM, Starts
 from ridgeline.serving.control.start_stages import Timeline
 
 
@@ -29,6 +29,7 @@ def found(missing_s: float = 0.0) -> Starts:
             LAZY: [start(0.1, 1.3)],
             KEPT: [start(0.1, 0.8)],
             WARM: [start(0.1, 0.3, missing_s=missing_s)] * 3,
+            SPARE: [Timeline({"weights": 0.1, "load": 0.3, "warm-up": 0.2}, 0.6)],
         },
         about={"dtype": "bf16", "threads": 2, "kernels": "C++, amx"},
     )
@@ -47,18 +48,18 @@ def test_what_each_lever_saves_is_the_difference_of_two_measurements() -> None:
     assert saved["converted weights kept"] == pytest.approx(7.5 - 3.1)
     assert saved["weights read ahead, beside the import"] == pytest.approx(0.5)
     assert saved["model and libraries in memory"] == pytest.approx(0.5)
-    assert saved["process and import, if a process waited"] == pytest.approx(2.0)
+    assert saved["a process that waits with all imported"] == pytest.approx(2.0)
 
 
 def test_the_answer_comes_first_then_stages_beside_the_whole_then_the_fix() -> None:
     shown = lines("smollm2", found(), plan_of(found()))
     text = [" ".join(line.split()) for line in shown]
-    told = "warm 2.60 s, 62 % of it import; cold 7.50 s, lazy 3.60 s, kept 3.10 s"
+    told = "warm 2.60 s, 62 % of it import; cold 7.50 s, lazy 3.60 s, kept 3.10 s, spare 0.60 s"
     assert " ".join(text).startswith(told)
-    assert "seconds cold lazy kept warm" in text
-    assert "weights 5.00 0.10 0.10 0.10" in text
-    assert "sum 7.50 3.60 3.10 2.60" in text
-    assert "measured 7.50 3.60 3.10 2.60" in text
+    assert "seconds cold lazy kept warm spare" in text
+    assert "weights 5.00 0.10 0.10 0.10 0.10" in text
+    assert "sum 7.50 3.60 3.10 2.60 0.60" in text
+    assert "measured 7.50 3.60 3.10 2.60 0.60" in text
     assert any(line.startswith("Fix first: import.") for line in text)
     assert all(len(line) <= 80 for line in shown)
     assert any("3.60 s, measured (lazy) 3.60 s: 1.00 of the plan" in line for line in text)

@@ -42,7 +42,7 @@ VERBS = {
 }
 
 #: Called by Ridgeline itself, not by people.
-HIDDEN = ("gateway-worker",)
+HIDDEN = ("gateway-worker", "spare")
 
 
 class Verbs(click.Group):

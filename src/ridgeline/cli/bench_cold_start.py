@@ -41,6 +41,7 @@ def cold_start(
     lazy   converted weights on the disk, nothing in memory, not read ahead
     kept   the same, read ahead while the process imports (always, but here)
     warm   converted weights on the disk and in memory, as at a restart
+    spare  as warm, by a process that has imported all and waits
 
     The stages stand beside the whole as measured from outside, and beside `plan cold-start`.
     """  # noqa: D301 - \b is click's mark for lines that stay as they are
@@ -144,14 +145,15 @@ def _table(found: "Starts", kinds: list[str]) -> list[str]:
 
 def savings(found: "Starts") -> list[tuple[str, float]]:
     """What each lever saves here, as measured; of one that does not help, nought or less."""
-    from ridgeline.serving.bench.cold_start import COLD, KEPT, LAZY, WARM
+    from ridgeline.serving.bench.cold_start import COLD, KEPT, LAZY, SPARE, WARM
 
     rows = [("weights read ahead, beside the import", found.whole_s(LAZY) - found.whole_s(KEPT))]
     if COLD in found.starts:
         rows.insert(0, ("converted weights kept", found.whole_s(COLD) - found.whole_s(KEPT)))
     rows.append(("model and libraries in memory", found.whole_s(KEPT) - found.whole_s(WARM)))
-    waits_s = found.stage_s(WARM, "process") + found.stage_s(WARM, "import")
-    rows.append(("process and import, if a process waited", waits_s))
+    if SPARE in found.starts:
+        waits_s = found.whole_s(WARM) - found.whole_s(SPARE)
+        rows.append(("a process that waits with all imported", waits_s))
     return rows
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,9 @@ from ridgeline.launch.local import announce, leave_with_parent
 from ridgeline.paths import cache_home
 from ridgeline.serving.models.weights import shown_name, weights
 from ridgeline.units import parse_bytes
+
+if TYPE_CHECKING:
+    from ridgeline.cli.spare import Spare
 
 
 def size(_: click.Context, __: click.Parameter, value: str) -> int:
@@ -77,7 +80,9 @@ def say(event: Mapping[str, Any]) -> None:
 )
 @click.option("--api-key-env", metavar="VARIABLE", help="Environment variable with clients' key.")
 @click.option("--supervised", is_flag=True, hidden=True)
+@click.pass_obj
 def serve(
+    spare: "Spare | None",
     model: str,
     name: str | None,
     host: str,
@@ -129,6 +134,7 @@ def serve(
     log = None if usage_log is None else UsageLog(usage_log)
     said = announce if supervised else say
     if is_encoder(config.model):
+        assert spare is None, "a spare computes what generates"
         from ridgeline.serving.engine.embedding_front import serve_embeddings
 
         raise SystemExit(
@@ -136,7 +142,11 @@ def serve(
                 config, name=shown, host=host, port=port, api_key=key, log=log, said=said
             )
         )
-    engine = EngineProcess(config, ENGINE, engine_environment())
+    if spare is None:
+        engine = EngineProcess(config, ENGINE, engine_environment())
+    else:  # it has imported and waits
+        engine = spare.engine
+        engine.configure(config, spare.log, spare.since_s)
     # Only now: the engine loads while the front imports.
     from ridgeline.serving.engine.front import serve as serve_front
 

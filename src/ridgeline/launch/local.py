@@ -73,6 +73,19 @@ class Child:
             if isinstance(event, dict):
                 yield event
 
+    async def tell(self, order: Mapping[str, Any], log: Path) -> None:
+        """One line for its standard input, after which it writes errors to `log`.
+
+        Raises LaunchError where it is gone.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({**order, "log": str(log)}).encode() + b"\n")
+            await self._process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise LaunchError("it has ended", where="launch") from error
+        self.log = log
+
     async def wait(self) -> int:
         """Its exit status, once it has ended."""
         return await self._process.wait()

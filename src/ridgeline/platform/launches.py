@@ -11,6 +11,7 @@ from ridgeline.platform.devices import Devices
 from ridgeline.serving.control.foreign import ForeignLaunch
 from ridgeline.serving.control.programs import program_of
 from ridgeline.serving.control.replicas import Launch, Startable
+from ridgeline.serving.control.spares import SparedLaunch, Spares
 from ridgeline.serving.models.references import is_reference
 from ridgeline.serving.models.weights import told, weights
 from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine, ServerEngine
@@ -19,9 +20,16 @@ from ridgeline.spec import Platform
 
 
 def launch_of(
-    platform: Platform, model: ModelSpec, logs: Path, *, label: str = ""
+    platform: Platform,
+    model: ModelSpec,
+    logs: Path,
+    *,
+    label: str = "",
+    spares: Spares | None = None,
 ) -> Callable[[int], Startable]:
     """The launch of a model's replica of each number. `label` tells versions of a model apart.
+
+    Where it can be one of the `spares`, it is.
 
     Raises ModelError where its weights are not here.
     """
@@ -31,16 +39,29 @@ def launch_of(
         return _foreign_launch(model, name, logs / folder)
     if isinstance(model.engine, FakeEngine):
         arguments = ["fake-replica", *_fake_arguments(model, model.engine)]
+        spares = None
     else:
+        if _is_encoder(model):
+            spares = None  # they have imported what generates
         arguments = ["serve", *_arguments(model, _threads(platform))]
     usage = state_home() / platform.name / "usage"
 
     def launch(number: int) -> Startable:
         own = ["--usage-log", str(usage / f"{folder}-{number}")]
         log = logs / f"{folder}-{number}.log"
-        return Launch(f"{name}-{number}", [*arguments, *own], log, {})
+        launch = Launch(f"{name}-{number}", [*arguments, *own], log, {})
+        return launch if spares is None else SparedLaunch(launch, spares)
 
     return launch
+
+
+def _is_encoder(model: ModelSpec) -> bool:
+    """Whether its weights compute embeddings."""
+    from ridgeline.serving.engine.encoder_files import is_encoder
+
+    assert model.model is not None, "an engine of our own has weights"
+    with weights(model.model) as path:
+        return is_encoder(path)
 
 
 def _foreign_launch(model: ModelSpec, name: str, log: Path) -> Callable[[int], Startable]:

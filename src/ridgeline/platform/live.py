@@ -22,6 +22,7 @@ from ridgeline.paths import state_home
 from ridgeline.platform.controllers import Controllers
 from ridgeline.platform.managed import ManagedModel
 from ridgeline.platform.reloading import Reloading
+from ridgeline.serving.control.spares import Spares
 from ridgeline.serving.control.workers import Workers
 from ridgeline.serving.gateway.app import Gateway
 from ridgeline.serving.gateway.config import GatewayConfig, ModelSettings, ReplicaAddress
@@ -107,9 +108,10 @@ class LivePlatform:
             else Workers(self._config, self._logs)
         )
         self._failure: asyncio.Future[None] | None = None
+        self._spares = Spares(platform.spares, self._logs / "spares.log", {})
         self._models = {
             model.name: ManagedModel(
-                platform, model, self._logs, self, lambda: self.gateway, self._failed
+                platform, model, self._logs, self, lambda: self.gateway, self._failed, self._spares
             )
             for model in platform.models
             if not isinstance(model.engine, UrlEngine)
@@ -144,7 +146,7 @@ class LivePlatform:
         self._failure = asyncio.get_running_loop().create_future()
         store = open_store(self._config.database)
         controllers = Controllers(store, self._models, self.gateway)
-        self.gateway.control = controllers.shown
+        self.gateway.control = lambda: {**controllers.shown(), "spares": self._spares.ready}
         reloading = self._reloading(controllers, store)
         door: Door | None = None
         loops: list[asyncio.Task[None]] = []
@@ -173,6 +175,7 @@ class LivePlatform:
             await reloading.close()
             for model in self._models.values():
                 await model.close()
+            await self._spares.close()
             await self.gateway.close()
             store.dispose()
             if self._note is not None:
@@ -264,6 +267,7 @@ class LivePlatform:
             self,
             lambda: self.gateway,
             lambda error: self._watcher.died(model.name, str(error)),
+            self._spares,
         )
 
     def key(self, model: ModelSpec) -> str | None:
@@ -311,6 +315,8 @@ class LivePlatform:
             self._awaited -= 1
             if not self._awaited:
                 self._watcher.ready(self.gateway.url)
+        if event["event"] == "ready":
+            self._spares.fill()  # not before: while replicas start, cores are theirs
 
     async def died(self, replica: str, reason: str) -> None:
         """It will be started again."""

@@ -18,6 +18,7 @@ from ridgeline.serving.control.likeness import is_alike
 from ridgeline.serving.control.replicas import Startable
 from ridgeline.serving.control.rollouts import Likeness
 from ridgeline.serving.control.room import room_for
+from ridgeline.serving.control.spares import Spares
 from ridgeline.serving.control.target import settings_of, target_for
 from ridgeline.serving.control.versions import Version, version_of
 from ridgeline.serving.gateway.config import ReplicaAddress
@@ -67,6 +68,7 @@ class ManagedModel:
         heard: Heard,
         front: Callable[[], Front],
         failed: Callable[[Exception], None],
+        spares: Spares | None = None,
     ) -> None:
         self.model = model = settled(model)
         self.spec_version = version_of(model)
@@ -77,6 +79,7 @@ class ManagedModel:
         self._heard = heard
         self._front = front
         self._failed = failed
+        self._spares = spares
         self._wanted = 0
         self._deployments: dict[str, Deployment] = {}
         self._ready: dict[str, dict[str, str]] = {}  # by version: the replicas and their URLs
@@ -163,7 +166,8 @@ class ManagedModel:
 
         def launch(number: int) -> Startable:
             model = version.applied(self.model)
-            return launch_of(self._platform, model, self._logs, label=label)(number)
+            made = launch_of(self._platform, model, self._logs, label=label, spares=self._spares)
+            return made(number)
 
         launch(0)  # raises now, where its weights are not here
         return launch

@@ -9,7 +9,16 @@ import pytest
 from ridgeline.errors import LaunchError
 from ridgeline.launch.local import Child
 from ridgeline.serving.bench import cold_start
-from ridgeline.serving.bench.cold_start import COLD, KEPT, LAZY, WARM, Starts, measure, started
+from ridgeline.serving.bench.cold_start import (
+    COLD,
+    KEPT,
+    LAZY,
+    SPARE,
+    WARM,
+    Starts,
+    measure,
+    started,
+)
 from ridgeline.serving.control.start_stages import Timeline
 
 SERVES = """
@@ -55,6 +64,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch, *, converts: bool) -> None:
     code = SERVES.format(converts=converts)
     monkeypatch.setattr(cold_start, "Launch", lambda *told: Script(*told, code))
     monkeypatch.setattr(cold_start, "_libraries", lambda: iter([]))
+    monkeypatch.setattr(cold_start, "started_by_a_spare", started)
 
 
 @pytest.fixture
@@ -70,7 +80,7 @@ def test_a_round_is_a_start_of_each_kind_and_leaves_nothing(
     scripts(monkeypatch, converts=True)
     told: list[str] = []
     found = measure(model, [], 2, tmp_path / "cache", lambda kind, start: told.append(kind))
-    assert told == [COLD, LAZY, KEPT, WARM] * 2
+    assert told == [COLD, LAZY, KEPT, WARM, SPARE] * 2
     assert found.weights_bytes == 1000  # of what was converted, not of the model's file
     assert found.disk_bytes_per_s > 0
     assert found.threaded_bytes_per_s > 0
@@ -88,7 +98,7 @@ def test_a_folder_needs_no_conversion_and_has_no_cold_start_of_its_own(
     (folder / "model.safetensors").write_bytes(bytes(400))
     (folder / "config.json").write_text("{}")
     found = measure(folder, [], 1, tmp_path / "cache")
-    assert list(found.starts) == [LAZY, KEPT, WARM]
+    assert list(found.starts) == [LAZY, KEPT, WARM, SPARE]
     assert found.weights_bytes == 400
 
 
@@ -100,7 +110,13 @@ def test_only_a_lazy_start_reads_nothing_ahead(
     script = cold_start.Launch
     monkeypatch.setattr(cold_start, "Launch", lambda *told: launched.append(told) or script(*told))
     measure(model, [], 1, tmp_path / "cache")
-    assert [told[3].get("RIDGELINE_READ_AHEAD") for told in launched] == [None, "0", None, None]
+    assert [told[3].get("RIDGELINE_READ_AHEAD") for told in launched] == [
+        None,
+        "0",
+        None,
+        None,
+        None,
+    ]
 
 
 async def test_a_replica_that_ends_before_it_is_ready_is_an_error(tmp_path: Path) -> None:

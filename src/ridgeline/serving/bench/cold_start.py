@@ -7,6 +7,8 @@ once it is ready:
     lazy   the converted weights are on the disk, nothing in memory, weights read when used
     kept   as lazy, but the weights are read ahead while the process imports, as always else
     warm   the converted weights are on the disk and in memory, as at a restart
+    spare  as warm, by a process that has imported all and waits (`control.spares`); not for
+           embeddings
 
 For a model that needs no conversion `cold` and `kept` are the same; it has no `cold`. Called by
 `cli.bench_cold_start`.
@@ -23,11 +25,13 @@ from statistics import median
 from typing import Any
 
 from ridgeline.serving.bench.page_cache import drop, read_bytes_per_s, resident_share
-from ridgeline.serving.control.replicas import Launch, ManagedReplica
+from ridgeline.serving.control.replicas import Launch, ManagedReplica, Startable
+from ridgeline.serving.control.spares import SparedLaunch, Spares
 from ridgeline.serving.control.start_stages import Timeline, timeline
+from ridgeline.serving.engine.encoder_files import is_encoder
 from ridgeline.serving.engine.read_ahead import THREADS, VARIABLE
 
-COLD, LAZY, KEPT, WARM = "cold", "lazy", "kept", "warm"
+COLD, LAZY, KEPT, WARM, SPARE = "cold", "lazy", "kept", "warm", "spare"
 _STOP_S = 30.0
 #: No start that is measured takes so long.
 _MOST_S = 600.0
@@ -113,7 +117,8 @@ def _round(
     def start(kind: str) -> None:
         env = {"RIDGELINE_CACHE": str(cache), **({VARIABLE: "0"} if kind == LAZY else {})}
         arguments = ["serve", str(model), "--host", "127.0.0.1", "--port", "0", *options]
-        heard = asyncio.run(started(Launch("cold-start", arguments, cache / "log", env)))
+        launch = Launch("cold-start", arguments, cache / "log", env)
+        heard = asyncio.run(started_by_a_spare(launch) if kind == SPARE else started(launch))
         found.starts.setdefault(kind, []).append(heard.start)
         found.about = heard.about
         told(kind, heard.start)
@@ -128,6 +133,8 @@ def _round(
         drop([*source, *converted, *_libraries()])
         start(kind)
     start(WARM)
+    if not is_encoder(model):
+        start(SPARE)
     found.weights_bytes = sum(file.stat().st_size for file in weights)
     _time_the_disk(found, weights)
 
@@ -151,7 +158,18 @@ class Heard:
     about: dict[str, Any]
 
 
-async def started(launch: Launch) -> Heard:
+async def started_by_a_spare(launch: Launch) -> Heard:
+    """The same, once a spare waits."""
+    spares = Spares(1, launch.log, launch.env)
+    try:
+        spares.fill()
+        await spares.filled()
+        return await started(SparedLaunch(launch, spares))
+    finally:
+        await spares.close()
+
+
+async def started(launch: Startable) -> Heard:
     """Start a replica, and stop it as soon as it is ready.
 
     Raises ModelError or LaunchError where it does not get there.
@@ -171,9 +189,9 @@ async def started(launch: Launch) -> Heard:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-    start = timeline(listening.events)
-    assert start is not None, "it was ready"
-    return Heard(start, dict(listening.events[-1]))
+    told = timeline(listening.events)
+    assert told is not None, "it was ready"
+    return Heard(told, dict(listening.events[-1]))
 
 
 class _Listening:

@@ -8,9 +8,11 @@ import asyncio
 import multiprocessing
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -31,7 +33,7 @@ from ridgeline.serving.engine.messages import (
     Stop,
     ToEngine,
 )
-from ridgeline.serving.engine.process import Frames, engine_main, frame
+from ridgeline.serving.engine.process import Frames, Order, engine_main, frame
 from ridgeline.serving.openai import ApiError
 from ridgeline.serving.usage_log import Entry, UsageLog
 
@@ -235,14 +237,19 @@ class EngineProcess:
     """
 
     def __init__(
-        self, config: EngineConfig, make_engine: str, environment: Mapping[str, str]
+        self, config: EngineConfig | None, make_engine: str, environment: Mapping[str, str]
     ) -> None:
-        """Start it, with `environment` added to ours."""
+        """Start it, with `environment` added to ours.
+
+        Without a config it imports all that it needs, and waits for `configure`.
+        """
         self._ours, theirs = socket.socketpair()
-        with theirs, _environment(environment):
-            process = multiprocessing.get_context("spawn").Process(
+        spawn = multiprocessing.get_context("spawn")
+        self._orders, orders = spawn.Pipe()
+        with theirs, orders, _environment(environment):
+            process = spawn.Process(
                 target=engine_main,
-                args=(theirs, config, make_engine),
+                args=(theirs, config or orders, make_engine),
                 name="ridgeline-engine",
                 daemon=True,
             )
@@ -250,6 +257,15 @@ class EngineProcess:
         self._process: BaseProcess = process
         assert process.pid is not None, "it was started"
         self.before_s = process_began_s(process.pid) - process_began_s(os.getpid())
+
+    def wait_for_imports(self) -> None:
+        """Until one without a config waits for it. Raises EOFError where it died before."""
+        self._orders.recv()
+
+    def configure(self, config: EngineConfig, log: Path, since_s: float) -> None:
+        """One that waits starts now; `log` is its standard error, `since_s` when we were told."""
+        self._orders.send(Order(config, log))
+        self.before_s = time.monotonic() - since_s
 
     async def connect(
         self, log: UsageLog | None = None, begun: Callable[[Stage], None] = lambda _: None

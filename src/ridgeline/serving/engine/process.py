@@ -19,6 +19,10 @@ import signal
 import socket
 import sys
 import threading
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Protocol, cast
 
 import msgspec
@@ -128,8 +132,21 @@ class Channel:
         return bool(select.select([self._connection], [], [], None if wait else 0)[0])
 
 
-def engine_main(connection: socket.socket, config: EngineConfig, make_engine: str) -> None:
-    """The process's whole life. `make_engine` is "package.module:name" of a `MakeEngine`."""
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an engine that has only imported is told to become, and where it writes errors."""
+
+    config: EngineConfig
+    log: Path
+
+
+def engine_main(
+    connection: socket.socket, config: EngineConfig | Connection, make_engine: str
+) -> None:
+    """The process's whole life. `make_engine` is "package.module:name" of a `MakeEngine`.
+
+    With a Connection in place of a config it imports, says so there, and waits for its `Order`.
+    """
     _leave_signals_to_the_front()
     _end_with_the_front()
     channel = Channel(connection)
@@ -170,17 +187,22 @@ def _take(engine: Engine, messages: list[ToEngine]) -> bool:
     return False
 
 
-def _start(channel: Channel, config: EngineConfig, make_engine: str) -> Engine:
+def _start(channel: Channel, config: EngineConfig | Connection, make_engine: str) -> Engine:
     """An engine that has generated its first token; a failure is told to the front."""
 
     def turn(stage: str, ended: str, spent_s: float) -> None:
         channel.send(Stage(stage, ended, spent_s))
 
-    clock = StartClock(process_began_s(os.getpid()), turn)
-    clock.begin("import")
-    read_ahead(config)
-    module, _, name = make_engine.partition(":")
-    make = cast("MakeEngine", getattr(importlib.import_module(module), name))
+    if isinstance(config, EngineConfig):
+        clock = StartClock(process_began_s(os.getpid()), turn)
+        clock.begin("import")
+        read_ahead(config)
+        make = _imported(make_engine)
+    else:
+        make = _imported(make_engine)
+        config = _ordered(config)
+        clock = StartClock(time.monotonic(), turn)
+        read_ahead(config)
     clock.begin("weights")
     try:
         engine = make(config, clock)
@@ -192,6 +214,26 @@ def _start(channel: Channel, config: EngineConfig, make_engine: str) -> Engine:
     stages_s = {**clock.spent_s, **started.stages_s}
     channel.send(msgspec.structs.replace(started, stages_s=stages_s))
     return engine
+
+
+def _imported(make_engine: str) -> MakeEngine:
+    module, _, name = make_engine.partition(":")
+    return cast("MakeEngine", getattr(importlib.import_module(module), name))
+
+
+def _ordered(orders: Connection) -> EngineConfig:
+    """Wait to be told what to become. Raises EOFError where the front is gone."""
+    orders.send("imported")
+    order = cast("Order", orders.recv())
+    write_errors_to(order.log)
+    return order.config
+
+
+def write_errors_to(log: Path) -> None:
+    """From now on this process's standard error goes to the end of that file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
 
 
 def _leave_signals_to_the_front() -> None:
