@@ -70,3 +70,84 @@ def test_a_model_that_is_not_there_is_an_error(files):
     result = run(spec, "--trace", trace, "--model", "nobody")
     assert isinstance(result.exception, RidgelineError)
     assert "chat, other" in str(result.exception)
+
+
+def test_a_workload_is_drawn_and_runs_over_seeds_have_intervals(files):
+    spec, _ = files
+    told = json.loads(run(spec, "--rate", 3, "--requests", 60, "--seeds", 3, "--json").output)
+    assert told["seeds"] == [0, 1, 2]
+    assert told["figures"]["TTFT p50 (s)"]["half"] > 0
+    assert len(set(told["digests"])) == 3
+    assert "±" in run(spec, "--rate", 3, "--requests", 60, "--seeds", 3).output
+
+
+def test_two_platforms_get_the_same_requests(files, tmp_path):
+    spec, _ = files
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(SPEC.replace("{kind: fake}", "{kind: fake, step: 15ms}", 1))
+    args = (spec, "--rate", 3, "--requests", 60, "--seeds", 3, "--compare", slow)
+    told = json.loads(run(*args, "--json").output)
+    rows = {one["name"]: one for one in told["compared"]}
+    assert 0.005 < rows["TPOT p50 (s)"]["difference"]["mean"] < 0.007, "and prompts in between"
+    assert rows["TPOT p50 (s)"]["apart"]
+    assert "differs" in run(*args).output
+    same = json.loads(run(*args[:-1], spec, "--json").output)
+    assert not any(one["apart"] for one in same["compared"])
+
+
+def test_the_highest_rate_that_keeps_the_slo_is_found(files):
+    """64 seats and 10 ms a step: 20 tokens take 0.2 s, so 320 requests a second are the most."""
+    spec, _ = files
+    args = (
+        spec,
+        "--rate",
+        10,
+        "--prompt",
+        16,
+        "--output",
+        20,
+        "--requests",
+        3000,
+        "--find",
+        "rate",
+    )
+    told = json.loads(run(*args, "--json").output)
+    assert 200 < told["found"]["kept_per_s"] < 320
+    assert told["found"]["missed_per_s"] / told["found"]["kept_per_s"] < 1.021
+    assert "missed at" in run(*args).output
+
+
+def test_a_closed_loop_and_a_fault(files):
+    spec, _ = files
+    args = (spec, "--clients", 4, "--requests", 40)
+    fine = json.loads(run(*args, "--json").output)
+    slow = json.loads(run(*args, "--fault", "slow,at=0,factor=2,for=1000", "--json").output)
+    assert slow["tpot_s"]["mean"] == pytest.approx(2 * fine["tpot_s"]["mean"], rel=0.05)
+    died = json.loads(run(*args, "--fault", "dies,at=1", "--json").output)
+    assert died["ends"]["broken"] == 4
+
+
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        ((), "--rate or --clients"),
+        (("--rate", 1, "--clients", 2), "--rate or --clients"),
+        (("--rate", 1, "--prompt", "few"), "--prompt"),
+        (("--rate", 1, "--fault", "boom"), "--fault"),
+        (("--rate", 1, "--fault", "slow,at=1"), "factor"),
+        (("--rate", 1, "--fault", "dies,at=x"), "--fault"),
+        (("--clients", 1, "--find", "rate"), "--find"),
+        (("--rate", 1, "--find", "rate", "--model", "other"), "slo"),
+    ],
+)
+def test_options_that_mean_nothing_are_errors(files, args, field):
+    result = run(files[0], *args)
+    assert isinstance(result.exception, RidgelineError)
+    assert field in str(result.exception)
+
+
+def test_a_trace_has_its_own_times(files):
+    spec, trace = files
+    result = run(spec, "--trace", trace, "--rate", 3)
+    assert isinstance(result.exception, RidgelineError)
+    assert "--speed" in str(result.exception)

@@ -1,19 +1,28 @@
-"""`ridgeline simulate serving`: what would happen to a platform under a trace.
+"""`ridgeline simulate serving`: what would happen to a platform under a trace or a workload.
 
 Exit status: 0; 1 where an SLO is missed or the run is unstable; 2 bad input.
 """
 
 import json
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from ridgeline.cli.simulate_text import lines
+from ridgeline.errors import SpecError
+
 if TYPE_CHECKING:
     from ridgeline.serving.simulate.report import Slo
+    from ridgeline.serving.simulate.setup import Fault, Serving
+    from ridgeline.serving.simulate.traffic import Traffic
     from ridgeline.spec import Platform
-    from ridgeline.workload import Trace
+
+WORKLOAD_REQUESTS = 1_000
+#: Near its limit a platform's backlog grows slowly: that takes longer to be seen.
+SEARCHED_REQUESTS = 5_000
 
 
 @click.group()
@@ -23,76 +32,165 @@ def simulate() -> None:
 
 @simulate.command()
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), required=True,
-              help="A trace file: docs/guide/traces.md has the formats.")  # fmt: skip
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A recorded trace; else a workload is drawn.",
+)
+@click.option(
+    "--speed",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=1e-6),
+    help="The trace so many times as fast.",
+)
+@click.option("--rate", type=click.FloatRange(min=1e-6), help="Requests a second of a workload.")
+@click.option(
+    "--arrivals",
+    default="poisson",
+    show_default=True,
+    help="poisson, uniform, or gamma:CV for bursts.",
+)
+@click.option("--prompt", default="lognormal:1000:0.8", show_default=True, help="Its tokens.")
+@click.option("--output", default="lognormal:200:0.8", show_default=True, help="Its tokens.")
+@click.option(
+    "--clients",
+    type=click.IntRange(min=1),
+    help="So many, each with one request in flight; times do not count.",
+)
+@click.option("--think-s", default=0.0, type=click.FloatRange(min=0), help="Between two of them.")
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    help="Only so many; 1,000 of a workload (5,000 to find a rate), all of a trace.",
+)
+@click.option(
+    "--retries",
+    default=0,
+    type=click.IntRange(min=0),
+    help="How often a client comes again that was refused.",
+)
+@click.option(
+    "--patience-s", type=click.FloatRange(min=0), help="A client leaves that has no token by then."
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="FAULT",
+    help="dies,at=30 or slow,at=30,for=60,factor=3 or silent,at=30,for=60; number=0.",
+)
 @click.option("--model", help="Which model is asked; the first where not given.")
-@click.option("--speed", default=1.0, show_default=True, type=click.FloatRange(min=1e-6),
-              help="The trace so many times as fast.")  # fmt: skip
-@click.option("--requests", type=click.IntRange(min=1), help="Only so many, from the beginning.")
 @click.option("--seed", default=0, show_default=True, type=int, help="Of all that is drawn.")
-@click.option("--events", type=click.Path(dir_okay=False, path_type=Path),
-              help="Write each event to this file, as JSON lines.")  # fmt: skip
+@click.option(
+    "--seeds",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="So many runs, with intervals.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Another spec under the same requests.",
+)
+@click.option("--find", type=click.Choice(["rate"]), help="The highest that keeps the SLO.")
+@click.option(
+    "--events",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write each event to this file, as JSON lines.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @click.pass_context
-def serving(
-    ctx: click.Context,
-    spec: Path,
-    trace: Path,
-    model: str | None,
-    speed: float,
-    requests: int | None,
-    seed: int,
-    events: Path | None,
-    as_json: bool,
-) -> None:
-    """Serve a trace with the platform of SPEC, in virtual time."""
+def serving(ctx: click.Context, /, spec: Path, as_json: bool, **given: Any) -> None:
+    """Serve a trace or a workload with the platform of SPEC, in virtual time."""
     from ridgeline.spec import load
-    from ridgeline.workload import read_trace
 
     platform = load(spec)
-    recorded = read_trace(trace, speed=speed, limit=requests)
+    traffic = _traffic(platform, given)
+    slo = _slo(platform, traffic.model)
+    setup = _setup(platform, given)
+    seeds = range(given["seed"], given["seed"] + given["seeds"])
     began_s = time.perf_counter()
-    told = run(platform, recorded, model, seed, events)
-    told["wall_s"] = time.perf_counter() - began_s
+    if given["find"]:
+        told = _found(setup, traffic, slo, seeds)
+    elif given["compare"]:
+        other = _setup(load(given["compare"]), given)
+        told = _compared(setup, other, traffic, slo, seeds)
+    elif len(seeds) > 1:
+        told = _many(setup, traffic, slo, seeds)
+    else:
+        told = _one(setup, traffic, slo, given["events"])
+    head = {"platform": platform.name, "model": traffic.model, "traffic": traffic.name}
+    told = {**head, **told, "wall_s": time.perf_counter() - began_s}
     click.echo(json.dumps(told, indent=1) if as_json else "\n".join(lines(told)))
-    missed = "slo" in told and told["slo"]["attainment"] < told["slo"]["wanted"]
-    ctx.exit(1 if missed or not told["stable"] else 0)
+    ctx.exit(0 if told["holds"] else 1)
 
 
-def run(
-    platform: "Platform", trace: "Trace", model: str | None, seed: int, events: Path | None
-) -> dict[str, Any]:
-    """One simulation, as plain values."""
-    from ridgeline.errors import SpecError
-    from ridgeline.platform.simulated import serving_of
-    from ridgeline.serving.simulate.clients import OpenLoop
-    from ridgeline.serving.simulate.log import Log
-    from ridgeline.serving.simulate.report import by, report
-    from ridgeline.serving.simulate.world import simulate as simulate_serving
+def _traffic(platform: "Platform", given: dict[str, Any]) -> "Traffic":
+    """What is asked. SpecError where the options do not go together."""
+    from ridgeline.serving.simulate.clients import Manners
+    from ridgeline.serving.simulate.traffic import Loop, Seeded, Traffic
+    from ridgeline.workload import parse_arrivals, parse_sizes, read_trace
 
     names = [one.name for one in platform.models]
-    asked = model or names[0]
-    if asked not in names:
+    model = given["model"] or names[0]
+    if model not in names:
         raise SpecError(
-            f"{asked!r} is no model of the spec", where="--model", remedy=", ".join(names)
+            f"{model!r} is no model of the spec", where="--model", remedy=", ".join(names)
         )
-    setup = serving_of(platform, seed=seed)
-    clients = OpenLoop(trace.requests, asked, block_tokens=trace.block_tokens)
-    if events is None:
-        outcome = simulate_serving(setup, clients)
-    else:
-        with events.open("w", encoding="utf-8") as file:
-            outcome = simulate_serving(setup, clients, Log(lambda line: _print(file, line)))
-    slo = _slo(platform, asked)
-    told = report(outcome, slo)
-    tenants = by(outcome, "tenant", slo)
-    if len(tenants) > 1:
-        told["tenants"] = tenants
-    return {"platform": platform.name, "model": asked, "trace": trace.name, "seed": seed, **told}
+    clients, rate = given["clients"], given["rate"]
+    loop = None if clients is None else Loop(clients, given["think_s"])
+    manners = Manners(given["retries"], given["patience_s"])
+    if given["trace"] is not None:
+        if rate is not None:
+            raise SpecError("a trace has its own times", where="--rate", remedy="--speed")
+        trace = read_trace(given["trace"], speed=given["speed"], limit=given["requests"])
+        if loop is None and not trace.timed:
+            raise SpecError(
+                f"{trace.name} has no times", where="--trace", remedy="--clients N, a closed loop"
+            )
+        return Traffic(trace, model, loop, manners)
+    if (rate is None) == (loop is None):
+        raise SpecError("what is asked?", where="simulate", remedy="--trace, --rate or --clients")
+    source = Seeded(
+        parse_arrivals(given["arrivals"]),
+        parse_sizes(given["prompt"], where="--prompt"),
+        parse_sizes(given["output"], where="--output"),
+        rate or 0.0,
+        given["requests"] or (SEARCHED_REQUESTS if given["find"] else WORKLOAD_REQUESTS),
+    )
+    return Traffic(source, model, loop, manners)
 
 
-def _print(file: Any, line: str) -> None:
-    file.write(f"{line}\n")
+def _setup(platform: "Platform", given: dict[str, Any]) -> "Serving":
+    from ridgeline.platform.simulated import serving_of
+
+    first = platform.models[0].name
+    faults = tuple(fault(text, given["model"] or first) for text in given["faults"])
+    return replace(serving_of(platform, seed=given["seed"]), faults=faults)
+
+
+def fault(text: str, model: str) -> "Fault":
+    """One of `--fault`: its kind, then KEY=VALUE; SpecError."""
+    from ridgeline.serving.simulate.setup import Fault, Trouble
+
+    kind, *parts = text.split(",")
+    values = {"at": 0.0, "for": 0.0, "factor": 1.0, "number": 0.0}
+    remedy = "dies,at=30 or slow,at=30,for=60,factor=3 or silent,at=30,for=60; number=0"
+    try:
+        trouble = Trouble(kind)
+        for part in parts:
+            key, _, value = part.partition("=")
+            if key not in values or not 0 <= float(value) < float("inf"):
+                raise ValueError(part)
+            values[key] = float(value)
+    except ValueError as error:
+        raise SpecError(f"{text!r} is no fault", where="--fault", remedy=remedy) from error
+    if (trouble is Trouble.SLOW) != (values["factor"] != 1.0) or not values["factor"]:
+        raise SpecError(f"{text!r}: a factor is of a slow one", where="--fault", remedy=remedy)
+    number = int(values["number"])
+    return Fault(values["at"], trouble, model, number, values["for"], values["factor"])
 
 
 def _slo(platform: "Platform", model: str) -> "Slo | None":
@@ -102,49 +200,78 @@ def _slo(platform: "Platform", model: str) -> "Slo | None":
     return None if slo is None else Slo(slo.ttft, slo.tpot, slo.attainment)
 
 
-def lines(told: dict[str, Any]) -> list[str]:
-    """For people."""
-    ends = ", ".join(f"{count:,} {end}" for end, count in told["ends"].items())
-    per_s = told["requests"] / told["wall_s"] if told["wall_s"] else 0.0
-    found = [
-        f"{told['requests']:,} requests in {told['lasted_s']:,.1f} s: {ends}",
-        f"  {'':12}{'mean':>10}{'p50':>10}{'p90':>10}{'p99':>10}{'max':>10}",
-    ]
-    for name, words in (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("e2e_s", "whole")):
-        cells = "".join(f"{_seconds(value):>10}" for value in told[name].values())
-        found.append(f"  {words:12}{cells}")
-    found.append(
-        f"{told['requests_per_s']:.2f} requests/s, {told['output_tokens_per_s']:,.0f} tokens/s; "
-        f"{told['prefix_hit_rate']:.1%} of prompts' tokens were cached"
-    )
-    if "slo" in told:
-        slo = told["slo"]
-        found.append(
-            f"SLO (TTFT {_seconds(slo['ttft_s'])}, TPOT {_seconds(slo['tpot_s'])}): "
-            f"{slo['attainment']:.1%} of requests, {slo['wanted']:.1%} wanted; "
-            f"goodput {slo['goodput_per_s']:.2f}/s"
-        )
-    if not told["stable"]:
-        flying, wait = told["in_flight"], told["wait_s"]
-        found.append(
-            "UNSTABLE: its backlog grows while requests come, from "
-            f"{flying['third_quarter']:.0f} in flight in the third quarter of the arrivals to "
-            f"{flying['last_quarter']:.0f} in the last, first tokens from "
-            f"{_seconds(wait['third_quarter'])} to {_seconds(wait['last_quarter'])}. The times "
-            "above say how long the run was, not how good the platform is."
-        )
-    busy = [one["busy"] for one in told["replicas"]]
-    found.append(
-        f"{len(busy)} replicas, {told['replica_hours']:.2f} replica-hours, ${told['usd']:.2f}; "
-        f"busy {min(busy):.0%} to {max(busy):.0%}"
-    )
-    found.append(
-        f"{told['events']:,} events, digest {told['digest']}; {per_s:,.0f} requests/s simulated"
-    )
-    return found
+def _one(
+    setup: "Serving", traffic: "Traffic", slo: "Slo | None", events: Path | None
+) -> dict[str, Any]:
+    """One run."""
+    from ridgeline.serving.simulate.log import Log
+    from ridgeline.serving.simulate.report import by, report
+    from ridgeline.serving.simulate.world import simulate as simulate_serving
+
+    clients = traffic.clients(setup.seed)
+    if events is None:
+        outcome = simulate_serving(setup, clients)
+    else:
+        with events.open("w", encoding="utf-8") as file:
+            outcome = simulate_serving(setup, clients, Log(lambda line: _print(file, line)))
+    told = report(outcome, slo)
+    tenants = by(outcome, "tenant", slo)
+    if len(tenants) > 1:
+        told["tenants"] = tenants
+    kept = slo is None or told["slo"]["attainment"] >= slo.attainment
+    return {"seed": setup.seed, **told, "holds": bool(kept and told["stable"])}
 
 
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
+def _many(setup: "Serving", traffic: "Traffic", slo: "Slo | None", seeds: range) -> dict[str, Any]:
+    """One run for each seed, and what they say together."""
+    from ridgeline.serving.simulate.study import figures, interval, is_steady, runs
+
+    outcomes = runs(setup, traffic, seeds)
+    rows = [figures(one, slo) for one in outcomes]
+    told = {name: interval([row[name] for row in rows]) for name in rows[0]}
+    steady = sum(map(is_steady, outcomes))
+    kept = slo is None or told["within the SLO (share)"].mean >= slo.attainment
+    return {
+        "seeds": list(seeds),
+        "stable": steady,
+        "figures": {name: asdict(one) for name, one in told.items()},
+        "digests": [one.digest for one in outcomes],
+        "holds": bool(kept and steady == len(seeds)),
+    }
+
+
+def _compared(
+    first: "Serving", second: "Serving", traffic: "Traffic", slo: "Slo | None", seeds: range
+) -> dict[str, Any]:
+    """Two platforms under the same requests."""
+    from ridgeline.serving.simulate.study import compare, is_steady, runs
+
+    some = [runs(one, traffic, seeds) for one in (first, second)]
+    rows = compare(some[0], some[1], slo)
+    return {
+        "seeds": list(seeds),
+        "stable": [sum(map(is_steady, one)) for one in some],
+        "compared": [{**asdict(one), "apart": one.difference.is_apart()} for one in rows],
+        "holds": True,
+    }
+
+
+def _found(setup: "Serving", traffic: "Traffic", slo: "Slo | None", seeds: range) -> dict[str, Any]:
+    """The highest rate that keeps the SLO."""
+    from ridgeline.serving.simulate.study import find_rate
+
+    if slo is None:
+        raise SpecError(
+            "is missing", where=f"models {traffic.model}.slo", remedy="slo: {ttft: 1s, tpot: 50ms}"
+        )
+    try:
+        found = find_rate(setup, traffic, slo, seeds)
+    except ValueError as error:
+        raise SpecError(
+            str(error), where="--find rate", remedy="another workload or SLO"
+        ) from error
+    return {"seeds": list(seeds), "found": asdict(found), "holds": True}
+
+
+def _print(file: TextIO, line: str) -> None:
+    file.write(f"{line}\n")

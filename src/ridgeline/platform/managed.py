@@ -233,6 +233,7 @@ class ManagedModel:
             self.model.name,
             settings_of(self.model.replicas, self._target),
             lambda unix_s: floor_at(floors, scale.timezone, unix_s),
+            start_s=lambda: self.start_s or START_S,
         )
 
     # What its replicas say.

@@ -78,7 +78,8 @@ def _scaling(spec: ModelSpec) -> Scaling:
     def floor(now_s: float) -> int:
         return floor_at(floors, scale.timezone, _BEGINS_UNIX_S + now_s) if floors else 0
 
-    return Scaling(settings_of(spec.replicas, target_for(spec)), floor=floor)
+    starts_s = sum(_start_s(spec).values())
+    return Scaling(settings_of(spec.replicas, target_for(spec), starts_s), floor=floor)
 
 
 def _engine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine | None) -> Engine:

@@ -185,7 +185,9 @@ class Scale(Part):
     up: Up = Field(default_factory=Up)
     down: Down = Field(default_factory=Down)
     zero_after: Seconds = Field(300.0, description="min 0: quiet time before the last one stops")
-    spare: int = Field(0, ge=0, description="replicas beyond what the demand needs, while any")
+    spare: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        0, description="replicas beyond what the demand needs, while any; auto: by Little's law"
+    )
     cron: list[Cron] = Field(default_factory=list, description="floors by the time of day")
     timezone: str = Field("UTC", description="of cron, as Europe/Berlin")
 

@@ -1,6 +1,7 @@
 """Replicas follow the demand: up at once and in steps, down slowly, never on what was not seen."""
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from hypothesis import given
@@ -170,3 +171,29 @@ def test_it_stays_in_its_bounds_grows_no_faster_and_forgets_only_what_is_old(
         bounded = scale(looks, settings, floor=floor).replicas
         assert min(floor, 12) <= bounded <= 12
         replicas = decided.replicas
+
+
+def test_a_spare_by_littles_law_is_what_is_started_while_one_starts() -> None:
+    """Demand that takes three more replicas in a minute, and starts of 60 s: three to spare."""
+    auto = Settings(1, 50, 4.0, Step(10, 10.0), 60.0, 60.0, tolerance=0.0, spare=None, start_s=60.0)
+    looks, replicas, spares = [], 2, []
+    for second in range(0, 600, 5):
+        demand = 8 + 4 * (second // 20)
+        looks.append(look(second, replicas, demand))
+        replicas = scale(looks, auto).replicas
+        spares.append(replicas - ceil(demand / 4.0))
+    assert spares[0] == 0
+    assert set(spares[60:]) <= {3, 4}
+
+
+def test_spare_replicas_are_there_though_the_others_serve_the_demand() -> None:
+    settings = replace(SETTINGS, spare=2)
+    assert scale([look(0, 2, 8)], settings).replicas == 4
+    assert scale(steady(300, 4, 8), settings).replicas == 4
+    assert scale(steady(300, 4, 0), settings).replicas == 1
+
+
+def test_nothing_is_kept_to_spare_where_nothing_was_started_lately() -> None:
+    auto = Settings(1, 50, 4.0, spare=None, start_s=60.0)
+    looks = [look(second, 3, 12) for second in range(0, 900, 5)]
+    assert scale(looks, auto).replicas == 3

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ridgeline.errors import StoreError
@@ -35,11 +35,15 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How one model is scaled; `floor` is what a schedule wants at a time (Unix seconds)."""
+    """How one model is scaled; `floor` is what a schedule wants at a time (Unix seconds).
+
+    `start_s` is how long a start takes, as far as is known now.
+    """
 
     model: str
     settings: Settings
     floor: Callable[[float], int] = lambda _: 0
+    start_s: Callable[[], float] = lambda: 0.0
     every_s: float = 2.0
 
 
@@ -87,9 +91,10 @@ class Autoscaler:
             return None
         scaling, size = self.scaling, self._deployment.size
         now = look_of(await self._look(), scaling.model, size, time.monotonic_ns())
-        self._looks = remembered([*self._looks, now], scaling.settings, now.at_ns)
+        settings = replace(scaling.settings, start_s=scaling.start_s())
+        self._looks = remembered([*self._looks, now], settings, now.at_ns)
         floor = scaling.floor(time.time())
-        self.latest = decided = scale(self._looks, scaling.settings, floor=floor)
+        self.latest = decided = scale(self._looks, settings, floor=floor)
         if decided.replicas != size and not self._released:
             self._deployment.resize(decided.replicas)
             await asyncio.to_thread(self._log.wrote, scaling.model, size, decided, now)

@@ -43,8 +43,8 @@ def target_for(model: ModelSpec) -> Target:
     return target_of(model.replicas.scale, slots)
 
 
-def settings_of(replicas: Replicas, target: Target) -> Settings:
-    """What the policy is told of a model's spec."""
+def settings_of(replicas: Replicas, target: Target, start_s: float = 0.0) -> Settings:
+    """What the policy is told of a model's spec; a start takes `start_s`."""
     scale = replicas.scale
     return Settings(
         least=replicas.min,
@@ -53,5 +53,6 @@ def settings_of(replicas: Replicas, target: Target) -> Settings:
         up=Step(scale.up.by, scale.up.every),
         down_after_s=scale.down.stabilise,
         zero_after_s=scale.zero_after,
-        spare=scale.spare,
+        spare=None if scale.spare == "auto" else scale.spare,
+        start_s=start_s,
     )

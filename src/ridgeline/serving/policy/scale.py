@@ -11,8 +11,9 @@ twice. What is not known is not zero: without a look at the replicas nothing goe
 what queues here may ask for more. The same function runs in the simulator.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 _NS = 1_000_000_000
@@ -55,7 +56,8 @@ class Settings:
     """What a model's operator wants.
 
     `per_replica` is how many requests at once one replica serves well. Within `tolerance` of what
-    there is nothing changes. `spare` replicas are kept beyond what is enough.
+    there is nothing changes. `spare` replicas are kept beyond what is enough; None: as many as
+    came to be needed lately in the time that a start takes, `start_s` (Little's law).
     """
 
     least: int = 1
@@ -65,7 +67,8 @@ class Settings:
     down_after_s: float = 300.0
     zero_after_s: float = 300.0
     tolerance: float = 0.1
-    spare: int = 0
+    spare: int | None = 0
+    start_s: float = 0.0
 
     @property
     def memory_s(self) -> float:
@@ -88,7 +91,7 @@ def scale(looks: Sequence[Look], settings: Settings, *, floor: int = 0) -> Scale
     `floor` is what a schedule wants now. The answer is within `least` and `most` whatever happens.
     """
     least = min(max(settings.least, floor), settings.most)
-    wanted = _wanted(looks, settings)
+    wanted = _wanted(looks, _with_spare(looks, settings))
     bounded = min(max(wanted.replicas, least), settings.most)
     if bounded == wanted.replicas:
         return wanted
@@ -108,8 +111,11 @@ def _wanted(looks: Sequence[Look], settings: Settings) -> Scaled:
         return _blind(looks, settings)
     enough = _enough(demand, settings)
     said = f"{demand} requests, {settings.per_replica:g} a replica"
+    if demand and settings.spare:
+        said += f", {settings.spare} to spare"
     if enough > have:
-        if have and demand <= have * settings.per_replica * (1 + settings.tolerance):
+        serving = have - (settings.spare or 0)
+        if serving > 0 and demand <= serving * settings.per_replica * (1 + settings.tolerance):
             return Scaled(have, f"{have} are enough: {said}, within the tolerance", demand)
         return _up(looks, settings, enough, said, demand)
     if enough < have:
@@ -128,7 +134,31 @@ def _blind(looks: Sequence[Look], settings: Settings) -> Scaled:
 
 def _enough(demand: int, settings: Settings) -> int:
     """What serves the demand well, and the spare ones on top where there is any."""
-    return ceil(demand / settings.per_replica) + settings.spare if demand else 0
+    return ceil(demand / settings.per_replica) + (settings.spare or 0) if demand else 0
+
+
+def _with_spare(looks: Sequence[Look], settings: Settings) -> Settings:
+    """The settings with a number of spare replicas: what could come while one starts.
+
+    That is the fastest growth lately of what is enough, over the time of a start, times that time.
+    """
+    if settings.spare is not None:
+        return settings
+    since_ns = looks[-1].at_ns - round(settings.memory_s * _NS)
+    start_ns = round(settings.start_s * _NS)
+    most, lowest = 0, deque[tuple[int, int]]()  # needs of one start's time, ever higher
+    for look in looks:
+        if look.demand is None or look.at_ns < since_ns:
+            continue
+        need = ceil(look.demand / settings.per_replica)
+        while lowest and lowest[-1][1] >= need:
+            lowest.pop()
+        lowest.append((look.at_ns, need))
+        while lowest[0][0] < look.at_ns - start_ns:
+            lowest.popleft()
+        most = max(most, need - lowest[0][1])
+    starts_per_s = most / settings.start_s if settings.start_s else 0.0
+    return replace(settings, spare=warm_pool(starts_per_s, settings.start_s))
 
 
 def _up(
@@ -209,4 +239,4 @@ def utilisation(
 
 def warm_pool(starts_per_s: float, start_s: float) -> int:
     """Replicas to hold ready for demand that comes while one starts: Little's law, rounded up."""
-    return ceil(starts_per_s * start_s)
+    return ceil(round(starts_per_s * start_s, 9))
