@@ -134,6 +134,8 @@ def test_a_closed_loop_and_a_fault(files):
         (("--rate", 1, "--clients", 2), "--rate or --clients"),
         (("--rate", 1, "--prompt", "few"), "--prompt"),
         (("--rate", 1, "--fault", "boom"), "--fault"),
+        (("--rate", 1, "--profile", "boom"), "--profile"),
+        (("--clients", 1, "--profile", "step:9:2"), "--profile"),
         (("--rate", 1, "--fault", "slow,at=1"), "factor"),
         (("--rate", 1, "--fault", "dies,at=x"), "--fault"),
         (("--clients", 1, "--find", "rate"), "--find"),

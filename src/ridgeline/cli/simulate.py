@@ -46,6 +46,9 @@ def simulate() -> None:
 )
 @click.option("--rate", type=click.FloatRange(min=1e-6), help="Requests a second of a workload.")
 @click.option(
+    "--profile", help="How the rate changes: diurnal:PEAK, step:AT_S:TIMES, onoff:ON_S:OFF_S."
+)
+@click.option(
     "--arrivals",
     default="poisson",
     show_default=True,
@@ -130,6 +133,7 @@ def serving(ctx: click.Context, /, spec: Path, as_json: bool, **given: Any) -> N
 def _traffic(platform: "Platform", given: dict[str, Any]) -> "Traffic":
     """What is asked. SpecError where the options do not go together."""
     from ridgeline.serving.simulate.clients import Manners
+    from ridgeline.serving.simulate.profile import parse_profile
     from ridgeline.serving.simulate.traffic import Loop, Seeded, Traffic
     from ridgeline.workload import parse_arrivals, parse_sizes, read_trace
 
@@ -143,7 +147,7 @@ def _traffic(platform: "Platform", given: dict[str, Any]) -> "Traffic":
     loop = None if clients is None else Loop(clients, given["think_s"])
     manners = Manners(given["retries"], given["patience_s"])
     if given["trace"] is not None:
-        if rate is not None:
+        if rate is not None or given["profile"]:
             raise SpecError("a trace has its own times", where="--rate", remedy="--speed")
         trace = read_trace(given["trace"], speed=given["speed"], limit=given["requests"])
         if loop is None and not trace.timed:
@@ -151,6 +155,8 @@ def _traffic(platform: "Platform", given: dict[str, Any]) -> "Traffic":
                 f"{trace.name} has no times", where="--trace", remedy="--clients N, a closed loop"
             )
         return Traffic(trace, model, loop, manners)
+    if given["profile"] and rate is None:
+        raise SpecError("needs a rate", where="--profile", remedy="--rate")
     if (rate is None) == (loop is None):
         raise SpecError("what is asked?", where="simulate", remedy="--trace, --rate or --clients")
     source = Seeded(
@@ -159,6 +165,7 @@ def _traffic(platform: "Platform", given: dict[str, Any]) -> "Traffic":
         parse_sizes(given["output"], where="--output"),
         rate or 0.0,
         given["requests"] or (SEARCHED_REQUESTS if given["find"] else WORKLOAD_REQUESTS),
+        parse_profile(given["profile"]) if given["profile"] else None,
     )
     return Traffic(source, model, loop, manners)
 

@@ -140,13 +140,14 @@ def _enough(demand: int, settings: Settings) -> int:
 def _with_spare(looks: Sequence[Look], settings: Settings) -> Settings:
     """The settings with a number of spare replicas: what could come while one starts.
 
-    That is the fastest growth lately of what is enough, over the time of a start, times that time.
+    That is the fastest growth lately of what is enough, over the time of a start, times that time;
+    and no more than serve, for a backlog grows faster than what arrives.
     """
     if settings.spare is not None:
         return settings
     since_ns = looks[-1].at_ns - round(settings.memory_s * _NS)
     start_ns = round(settings.start_s * _NS)
-    most, lowest = 0, deque[tuple[int, int]]()  # needs of one start's time, ever higher
+    most, need, lowest = 0, 0, deque[tuple[int, int]]()  # needs of one start's time, ever higher
     for look in looks:
         if look.demand is None or look.at_ns < since_ns:
             continue
@@ -158,7 +159,7 @@ def _with_spare(looks: Sequence[Look], settings: Settings) -> Settings:
             lowest.popleft()
         most = max(most, need - lowest[0][1])
     starts_per_s = most / settings.start_s if settings.start_s else 0.0
-    return replace(settings, spare=warm_pool(starts_per_s, settings.start_s))
+    return replace(settings, spare=min(warm_pool(starts_per_s, settings.start_s), need))
 
 
 def _up(

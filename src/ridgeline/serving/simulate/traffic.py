@@ -6,9 +6,10 @@ are compared with their chances in common.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, tee
 
 from ridgeline.serving.simulate.clients import ClosedLoop, Manners, OpenLoop
+from ridgeline.serving.simulate.profile import Profile
 from ridgeline.workload import Arrivals, Request, Sizes, Trace, sized, synthetic
 
 
@@ -29,6 +30,7 @@ class Seeded:
     output: Sizes
     rate_per_s: float
     count: int
+    profile: Profile | None = None
 
     def requests(self, seed: int, faster: float) -> Iterator[Request]:
         """They, so many times as fast."""
@@ -36,7 +38,15 @@ class Seeded:
             return islice(sized(self.prompt, self.output, seed=seed), self.count)
         rate_per_s = self.rate_per_s * faster
         drawn = synthetic(self.arrivals, self.prompt, self.output, rate_per_s=rate_per_s, seed=seed)
+        if self.profile is not None:
+            return islice(_warped(drawn, self.profile), self.count)
         return islice(drawn, self.count)
+
+
+def _warped(requests: Iterator[Request], profile: Profile) -> Iterator[Request]:
+    steady, kept = tee(requests)
+    times = profile.warped(one.at_s for one in steady)
+    return (replace(one, at_s=at_s) for one, at_s in zip(kept, times, strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,8 @@ class Traffic:
             return source.name
         rate = f"{source.rate_per_s:g}/s, " if source.rate_per_s else ""
         arrivals = f"{source.arrivals.name}, " if source.rate_per_s else ""
+        if source.profile is not None:
+            arrivals += f"{source.profile.name}, "
         return f"{rate}{arrivals}prompts {source.prompt}, answers {source.output}"
 
     @property
