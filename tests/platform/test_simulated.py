@@ -35,6 +35,12 @@ def test_what_a_spec_says_is_what_is_simulated():
     assert tenant.limits.concurrent == 3
 
 
+def test_vllm_decides_ahead_unless_it_is_told_not_to():
+    assert serving().models[0].engine.ahead
+    assert not serving("{kind: vllm, args: [--no-async-scheduling]}").models[0].engine.ahead
+    assert not serving("{kind: sglang}").models[0].engine.ahead
+
+
 def test_replicas_that_scale_need_the_time_of_a_start():
     with pytest.raises(SpecError, match="start"):
         serving(replicas="{min: 1, max: 4}")
@@ -53,6 +59,7 @@ def test_a_schedule_is_a_floor_at_its_hours():
     ("engine", "field"),
     [
         ("{kind: vllm, args: [--enforce-eager]}", "--enforce-eager"),
+        ("{kind: sglang, args: [--no-async-scheduling]}", "--no-async-scheduling"),
         ("{kind: vllm, memory_share: 0.5}", "memory_share"),
         ("{kind: vllm, kv_dtype: fp8}", "kv_dtype"),
         ('{kind: fake, accelerator: h100-sxm, faults: ["cut,after=5"]}', "faults"),

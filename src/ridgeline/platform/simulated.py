@@ -11,7 +11,14 @@ from ridgeline.serving.control.target import settings_of, target_for
 from ridgeline.serving.fake.timing import Machine, Plain, machine
 from ridgeline.serving.schedule import Floor, floor_at
 from ridgeline.serving.simulate.setup import Engine, Gateway, Model, Scaling, Serving, Tenant
-from ridgeline.serving.spec import FakeEngine, ModelSpec, RidgelineEngine, ServerEngine, UrlEngine
+from ridgeline.serving.spec import (
+    FakeEngine,
+    ModelSpec,
+    RidgelineEngine,
+    ServerEngine,
+    UrlEngine,
+    VllmEngine,
+)
 from ridgeline.serving.tenant_spec import TenantSpec
 from ridgeline.spec import HardwareSpec, Platform
 
@@ -27,7 +34,11 @@ _ARGS = {
     "--block-size": "block_tokens",
     "--page-size": "block_tokens",
 }
-_OFF = ("--no-enable-prefix-caching", "--disable-radix-cache")
+_OFF = {
+    "--no-enable-prefix-caching": "prefix_caching",
+    "--disable-radix-cache": "prefix_caching",
+    "--no-async-scheduling": "ahead",
+}
 _DTYPES = {"auto": "bf16", "fp16": "bf16"}
 
 
@@ -106,6 +117,7 @@ def _engine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machin
             told["block_tokens"],
             prefix_caching=bool(told["prefix_caching"]),
             max_model_len=engine.max_model_len,
+            ahead=bool(told["ahead"]),
         )
     return Engine(on, max_seqs=spec.replicas.slots or 256)
 
@@ -167,13 +179,14 @@ def _told(spec: ModelSpec, engine: ServerEngine) -> dict[str, int]:
         "max_batched_tokens": _VLLM_BATCHED_TOKENS,
         "block_tokens": _BLOCK_TOKENS,
         "prefix_caching": 1,
+        "ahead": int(isinstance(engine, VllmEngine)),  # its default since 0.14
     }
     words = [word for one in engine.args for word in one.split("=", 1)]
     where = f"models {spec.name}.engine.args"
     while words:
         word = words.pop(0)
-        if word in _OFF:
-            told["prefix_caching"] = 0
+        if told.get(_OFF.get(word, "")):
+            told[_OFF[word]] = 0
         elif word in _ARGS and words and words[0].isdecimal() and int(words[0]) > 0:
             told[_ARGS[word]] = int(words.pop(0))
         else:

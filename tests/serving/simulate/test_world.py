@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from worlds import clients, engine, model, servings
 
 from ridgeline.errors import SpecError
+from ridgeline.serving.fake.timing import Machine, Plain
 from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.policy.scale import Settings, Step
 from ridgeline.serving.simulate.asked import End
@@ -63,6 +64,20 @@ def test_one_request_takes_its_prompt_and_a_step_for_each_further_token():
     assert outcome.ttft_s().tolist() == pytest.approx([0.01 + 1000 / 20_000])
     assert outcome.tpot_s().tolist() == pytest.approx([0.0101])
     assert outcome.count(End.ANSWERED) == 1
+
+
+def test_who_decides_ahead_lets_in_a_step_later_whoever_comes_while_one_runs():
+    """10 ms a step: the second comes in the third one and waits for its end and a whole one."""
+    on = Machine(Plain(0.01, 0.0, 1e9), 40_000)
+    requests = [Request(0.0, 10, 50), Request(0.025, 10, 2)]
+    first_s = [
+        simulate(
+            Serving((model(engine=engine(machine=on, ahead=ahead)),)), OpenLoop(requests, "chat")
+        ).ttft_s()
+        for ahead in (False, True)
+    ]  # fmt: skip
+    assert sorted(first_s[0]) == pytest.approx([0.01, 0.015], abs=1e-6)
+    assert sorted(first_s[1]) == pytest.approx([0.01, 0.025], abs=1e-6)
 
 
 def test_what_is_longer_than_the_context_is_refused_and_counted():

@@ -43,6 +43,7 @@ def engines(draw) -> Engine:
         arrive_s=draw(st.sampled_from([0.0, 0.003])),
         deliver_s=draw(st.sampled_from([0.0, 0.002])),
         resumes=draw(st.booleans()),
+        ahead=draw(st.booleans()),
     )
 
 

@@ -50,7 +50,9 @@ class VirtualReplica:
         book = BlockBook(engine.blocks, engine.block_tokens, caching=engine.prefix_caching)
         limits = Limits(min(engine.max_seqs, engine.max_batched_tokens), engine.max_batched_tokens)
         batcher = Batcher(limits, book)
-        self.engine = VirtualEngine(timeline, number, batcher, pace, self, jumps=jumps, gaps=gaps)
+        self.engine = VirtualEngine(
+            timeline, number, batcher, pace, self, jumps=jumps, gaps=gaps, ahead=engine.ahead
+        )
         self._timeline = timeline
         self._log = log
         self._took, self._prefilled, self._ended, self._lost = took, prefilled, ended, lost

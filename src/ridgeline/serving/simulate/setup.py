@@ -22,7 +22,8 @@ class Engine:
 
     `arrive_s` passes from the gateway's decision until the scheduler sees the request (network,
     HTTP, tokenizer), `deliver_s` from a step's end until its client has the token. An engine that
-    `resumes` lets an answer that broke off go on elsewhere.
+    `resumes` lets an answer that broke off go on elsewhere. One that decides `ahead` knows what the
+    next step is while one runs (vLLM's async scheduling): who comes meanwhile is in the one after.
     """
 
     machine: Machine
@@ -34,6 +35,7 @@ class Engine:
     arrive_s: float = 0.0
     deliver_s: float = 0.0
     resumes: bool = False
+    ahead: bool = False
 
     @property
     def blocks(self) -> int:

@@ -62,6 +62,7 @@ class VirtualEngine:
         *,
         jumps: bool = True,
         gaps: bool = False,
+        ahead: bool = False,
     ) -> None:
         self.batcher = batcher
         self.pace = pace
@@ -75,7 +76,9 @@ class VirtualEngine:
         self._listener = listener
         self._jumps = jumps
         self._gaps = Gaps() if gaps else None
+        self._ahead = ahead
         self._door: dict[str, Work] = {}  # who has come since the last decision
+        self._hall: dict[str, Work] = {}  # with `ahead`: who came too late for it
         self._unsaid: set[str] = set()  # who is behind the door and has no token yet
         self._said: dict[str, None] = {}  # who has one
         self._step: Step | None = None  # what goes on: a step,
@@ -92,15 +95,15 @@ class VirtualEngine:
     @property
     def waiting(self) -> int:
         """Requests without one."""
-        return self.batcher.waiting + len(self._door)
+        return self.batcher.waiting + len(self._door) + len(self._hall)
 
     def __contains__(self, work_id: str) -> bool:
         """Whether a request is there."""
-        return work_id in self._said or work_id in self._unsaid or work_id in self._door
+        return work_id in self._said or work_id in self._unsaid or self._is_outside(work_id)
 
     def left(self, work_id: str) -> int:
         """How many tokens a request still gets."""
-        at_door = self._door.get(work_id)
+        at_door = self._door.get(work_id) or self._hall.get(work_id)
         return at_door.output_tokens if at_door else self.batcher.left(work_id)
 
     def add(self, work: Work) -> None:
@@ -114,7 +117,10 @@ class VirtualEngine:
 
     def abort(self, work_id: str) -> None:
         """Nobody wants it any more; a step that it is in still takes its time."""
-        if self._door.pop(work_id, None) is None:
+        if self._is_outside(work_id):
+            self._door.pop(work_id, None)
+            self._hall.pop(work_id, None)
+        else:
             self.sync()
             self._forget(work_id)
 
@@ -122,6 +128,7 @@ class VirtualEngine:
         """All is lost at once."""
         self.sync()
         self._door.clear()
+        self._hall.clear()
         for work_id in [*self._said, *sorted(self._unsaid)]:
             self._forget(work_id)
         self._step = self._run = None
@@ -183,6 +190,7 @@ class VirtualEngine:
         if self._jumps and self.pace.is_straight:
             run = self._run = self.batcher.run()
             if run is not None:
+                run.steps = 1 if self._hall else run.steps
                 self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, run.steps))
                 return
         step = self.batcher.decide()
@@ -194,14 +202,25 @@ class VirtualEngine:
             self._expect_end(self.pace.step_fs(step))
 
     def _let_in(self) -> None:
-        """Whoever is at the door is known to the scheduler from now on."""
-        if self._door:
-            for work in self._door.values():
-                self.batcher.add(
-                    work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority
-                )
-            self._unsaid.update(self._door)
-            self._door.clear()
+        """Whoever is at the door is known to the scheduler from now on.
+
+        Where it is `ahead`, this step was decided when the last one began: whoever has come since
+        is in the next one. Where nothing runs nothing was decided.
+        """
+        if not (self._door or self._hall):
+            return
+        if self._ahead and (self._said or self._unsaid):
+            entering, self._hall, self._door = self._hall, self._door, {}
+        else:
+            entering, self._hall, self._door = {**self._hall, **self._door}, {}, {}
+        for work in entering.values():
+            self.batcher.add(
+                work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority
+            )
+        self._unsaid.update(entering)
+
+    def _is_outside(self, work_id: str) -> bool:
+        return work_id in self._door or work_id in self._hall
 
     def _expect_end(self, after_fs: int) -> None:
         ends_ns = ns_after(self._since_fs + after_fs)
@@ -220,7 +239,7 @@ class VirtualEngine:
             self._commit_run(run, run.steps, took_fs)
             for work_id in self.batcher.complete:
                 self._finish(work_id)
-        if self._said or self._unsaid or self._door:
+        if self._said or self._unsaid or self._door or self._hall:
             self._wake()
 
     def _commit(self, step: Step, took_fs: int) -> None:
