@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import Protocol
 
 _NS = 1_000_000_000
 
@@ -83,6 +84,13 @@ class Scaled:
     replicas: int
     reason: str
     demand: int | None = None
+
+
+class Rule(Protocol):
+    """How an autoscaler decides: `scale`, or another one's formula to compare with."""
+
+    def __call__(self, looks: Sequence[Look], settings: Settings, *, floor: int = 0) -> Scaled:
+        """How many replicas there should be after the last of these looks."""
 
 
 def scale(looks: Sequence[Look], settings: Settings, *, floor: int = 0) -> Scaled:

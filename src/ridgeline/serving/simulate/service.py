@@ -9,7 +9,7 @@ from typing import Any
 
 from ridgeline.serving.control.looks import look_of
 from ridgeline.serving.policy.restart import restart
-from ridgeline.serving.policy.scale import Look, Scaled, remembered, scale
+from ridgeline.serving.policy.scale import Look, Scaled, remembered
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.simulate.front import Front
 from ridgeline.serving.simulate.log import Log
@@ -198,7 +198,7 @@ class Service:
         assert scaling is not None, "scaled"
         now = look_of(self._status(), self.model.name, self._places, now_ns)
         self._looks = remembered([*self._looks, now], scaling.settings, now_ns)
-        decided = scale(self._looks, scaling.settings, floor=scaling.floor(now_ns / NS))
+        decided = scaling.rule(self._looks, scaling.settings, floor=scaling.floor(now_ns / NS))
         if decided.replicas != self._places:
             self._log.wrote(now_ns, "scaled", self.model.name, decided.replicas, decided.reason)
             self.scaled.append((now_ns, decided, now))

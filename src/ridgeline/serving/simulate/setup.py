@@ -11,7 +11,7 @@ from enum import StrEnum
 from ridgeline.serving.fake.timing import Machine
 from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.policy.price import Price
-from ridgeline.serving.policy.scale import Settings
+from ridgeline.serving.policy.scale import Rule, Settings, scale
 
 _FREE = Price(Decimal(0), Decimal(0), Decimal(0))
 
@@ -56,6 +56,7 @@ class Scaling:
     settings: Settings
     every_s: float = 2.0
     floor: Callable[[float], int] = lambda _: 0
+    rule: Rule = scale
 
 
 @dataclass(frozen=True, slots=True)
