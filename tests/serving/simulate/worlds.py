@@ -1,5 +1,7 @@
 """Small platforms and traffic for tests of the simulator."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from ridgeline.serving.fake.timing import Machine, Plain
@@ -11,8 +13,11 @@ from ridgeline.serving.simulate.setup import (
     Fault,
     Gateway,
     Model,
+    Place,
+    Region,
     Scaling,
     Serving,
+    Spot,
     Tenant,
     Trouble,
 )
@@ -67,22 +72,50 @@ def servings(draw) -> Serving:
         {"start": draw(st.sampled_from([0.0, 3.0]))},
         draw(st.sampled_from(["prefix-sticky", "least-load", "power-of-two", "round-robin"])),
         slots=draw(st.integers(1, 8)),
+        place=Place("eu"),
         drain_s=draw(st.sampled_from([1.0, 600.0])),
     )
     tenants = (Tenant("small", limits=Limits(requests_per_minute=draw(st.integers(1, 50)))),)
-    faults = tuple(
-        Fault(
-            draw(st.floats(0, 10)),
-            draw(st.sampled_from(Trouble)),
-            "chat",
-            draw(st.integers(0, 3)),
-            draw(st.floats(0, 5)),
-            draw(st.floats(0.5, 4)),
-        )
-        for _ in range(draw(st.integers(0, 3)))
-    )
+    kinds = [one, *draw(st.lists(others(one), max_size=2))]
+    kinds = [replace(kind, name=f"chat{n}" if n else "chat") for n, kind in enumerate(kinds)]
+    faults = tuple(draw(st.lists(troubles([kind.name for kind in kinds]), max_size=3)))
     gateway = Gateway(workers=draw(st.integers(1, 2)), hold_s=2.0)
-    return Serving((one,), tenants, gateway, faults, draw(st.integers(0, 3)))
+    return Serving(
+        tuple(kinds),
+        (*tenants, Tenant("bound", home="us", residency=frozenset({"us"}))),
+        gateway,
+        faults,
+        draw(st.integers(0, 3)),
+        pools={"gpus": draw(st.integers(1, 8))},
+        regions=(Region("eu", {"us": 0.08}), Region("us")),
+    )
+
+
+@st.composite
+def others(draw, one: Model) -> Model:
+    """Another kind of replicas for the same name: elsewhere, of other machines, or on loan."""
+    engine = draw(engines())
+    place = Place(
+        draw(st.sampled_from(["eu", "us"])),
+        draw(st.sampled_from(["", "gpus"])),
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from([None, Spot(600.0, 1.0), Spot(100.0, 0.0)])),
+    )
+    return replace(one, engine=engine, serves="chat", place=place, replicas=draw(st.integers(0, 3)))
+
+
+@st.composite
+def troubles(draw, names: list[str]) -> Fault:
+    """Anything that can go wrong."""
+    return Fault(
+        draw(st.floats(0, 10)),
+        draw(st.sampled_from(Trouble)),
+        draw(st.sampled_from(names)),
+        draw(st.integers(0, 3)),
+        draw(st.floats(0, 5)),
+        draw(st.floats(0.5, 4)),
+        draw(st.sampled_from(["eu", "us"])),
+    )
 
 
 @st.composite

@@ -34,7 +34,8 @@ class Asked:
     `blocks` name the full blocks of its prompt and then of its answer: equal names, equal text.
     `said` tokens of its answer were given by replicas that are gone. `worker` is the gateway's that
     it came to, `others` is how many requests were at its replica when it was sent there. `id` is
-    its name in queues and schedulers.
+    its name in queues and schedulers. `away_ns` is one way to the region that answers it,
+    and while it `travels` it is at no gateway.
     """
 
     number: int
@@ -63,6 +64,8 @@ class Asked:
     worker: int = 0
     others: int = 0
     gap_ns: int = 0
+    away_ns: int = 0
+    travels: bool = False
     id: str = ""
 
     def __post_init__(self) -> None:

@@ -21,3 +21,19 @@ class Chances:
     def share(self, *name: str | int) -> float:
         """Uniform in 0 to 1, 1 not included."""
         return (self.bits(*name) >> 11) / 2**53
+
+    def exponential(self, *name: str | int) -> float:
+        """Exponential with a mean of 1, by comparisons alone: the same on every machine.
+
+        Source: von Neumann, Various techniques used in connection with random digits, 1951.
+        """
+        draw = whole = 0
+        while True:
+            first = last = self.share(*name, draw)
+            draw, falls = draw + 1, 0
+            while (following := self.share(*name, draw)) < last:
+                last, draw, falls = following, draw + 1, falls + 1
+            draw += 1
+            if falls % 2 == 0:
+                return whole + first
+            whole += 1

@@ -33,9 +33,9 @@ _DRAWN = "front"
 
 @dataclass(slots=True)
 class _Lane:
-    """What a worker keeps for one model."""
+    """What a worker keeps for one name that clients call; `slots` are those of its share."""
 
-    model: Model
+    kinds: Sequence[Model]
     pool: Pool = field(default_factory=Pool)
     views: dict[str, Replica] = field(default_factory=dict)
     replicas: dict[str, VirtualReplica] = field(default_factory=dict)
@@ -46,29 +46,58 @@ class _Lane:
     saturation: Saturation = field(default_factory=Saturation)
     retries: RetryBudget = field(default_factory=RetryBudget)
     ready: int = 0
+    slots: int = 0
+
+    @property
+    def model(self) -> Model:
+        """Whose rule, wait and price count."""
+        return self.kinds[0]
+
+    @property
+    def context_tokens(self) -> int:
+        """What every kind can hold."""
+        return min(kind.engine.context_tokens for kind in self.kinds)
+
+    @property
+    def resumes(self) -> bool:
+        """Whether an answer that broke off goes on elsewhere, wherever that is."""
+        return all(kind.engine.resumes for kind in self.kinds)
+
+    @property
+    def held_s(self) -> float:
+        """How much longer a request is held where none may be there at first: two starts."""
+        from_none = [
+            kind.starts_s
+            for kind in self.kinds
+            if kind.scaling is not None and kind.scaling.settings.least == 0
+        ]
+        return 2 * max(from_none, default=0.0)
 
 
 class Front:
-    """`ask`, `ended`, `broke`, and replicas that come and go."""
+    """`ask`, `ended`, `broke`, and replicas that come and go: those of its region."""
 
     def __init__(
         self,
         number: int,
         timeline: Timeline,
         gateway: Gateway,
-        models: Mapping[str, Model],
+        kinds: Mapping[str, Sequence[Model]],
         accounts: Accounts,
         chances: Chances,
+        region: str = "",
     ) -> None:
         self.number = number
+        self.region = region
+        self.is_lost = False
         self._timeline = timeline
         self._gateway = gateway
         self._accounts = accounts
         self._chances = chances
-        self._lanes = {name: _Lane(model) for name, model in models.items()}
+        self._lanes = {name: _Lane(some) for name, some in kinds.items()}
         for lane in self._lanes.values():
             lane.saturation = self._saturation(lane)
-        blocks = max(model.engine.blocks for model in models.values())
+        blocks = max(kind.engine.blocks for some in kinds.values() for kind in some)
         self._index = PrefixIndex(blocks)
 
     def queued(self, model: str) -> int:
@@ -80,6 +109,23 @@ class Front:
         """Those of them that wait for a replica to be ready."""
         return len(self._lanes[model].held)
 
+    def load(self, model: str) -> tuple[int, int]:
+        """Requests that wait here or were sent from here, and the slots for them."""
+        lane = self._lanes[model]
+        sent = sum(view.running for view in lane.views.values())
+        return self.queued(model) + sent, lane.slots
+
+    def lose(self) -> None:
+        """The worker is gone, and who waits here is not answered."""
+        self.is_lost = True
+        for lane in self._lanes.values():
+            for asked in [*lane.held, *lane.waiting.values()]:
+                self.gives_up(asked, End.UNREADY, f"the region {self.region} was lost")
+
+    def find(self) -> None:
+        """It is back, and has forgotten who was asked for what."""
+        self.is_lost = False
+
     def view(self, model: str, name: str) -> Replica | None:
         """What this worker knows of a replica."""
         return self._lanes[model].views.get(name)
@@ -88,21 +134,23 @@ class Front:
 
     def joined(self, replica: VirtualReplica) -> None:
         """A replica is there; it gets requests once it is `ready`."""
-        lane = self._lanes[replica.model.name]
+        lane = self._lanes[replica.model.served]
         lane.views[replica.name] = Replica(
             replica.name,
-            models=frozenset({lane.model.name}),
-            slots=lane.model.slots,
+            models=frozenset({replica.model.served}),
+            slots=replica.model.slots,
             reported_ns=self._timeline.now_ns,
         )
         lane.replicas[replica.name] = replica
 
     def is_now(self, replica: VirtualReplica, state: State) -> None:
         """Its state has changed."""
-        lane = self._lanes[replica.model.name]
+        lane = self._lanes[replica.model.served]
         view = lane.views[replica.name]
         was_ready, view.state = view.state is State.READY, state
-        lane.ready += (state is State.READY) - was_ready
+        more = (state is State.READY) - was_ready
+        lane.ready += more
+        lane.slots += more * self._share(replica.model.slots)
         if state is State.READY:
             self._index.remove(replica.name)
             self._index.resize(replica.name, replica.model.engine.blocks)
@@ -113,15 +161,16 @@ class Front:
 
     def left(self, replica: VirtualReplica) -> None:
         """A replica is gone for good."""
-        lane = self._lanes[replica.model.name]
+        lane = self._lanes[replica.model.served]
         if lane.views[replica.name].state is State.READY:
             lane.ready -= 1
+            lane.slots -= self._share(replica.model.slots)
         del lane.views[replica.name], lane.replicas[replica.name]
         self._index.remove(replica.name)
 
     def reported(self, replica: VirtualReplica, requests: int, kv_usage: float) -> None:
         """A replica has said what is there; what others sent is what we did not."""
-        view = self._lanes[replica.model.name].views[replica.name]
+        view = self._lanes[replica.model.served].views[replica.name]
         view.others = max(0, requests - view.running)
         view.kv_usage = kv_usage
         view.reported_ns = self._timeline.now_ns
@@ -132,8 +181,11 @@ class Front:
         """A request has come; `may_come`: a replica of its model is there or will be."""
         asked.worker = self.number
         lane, now_ns = self._lanes[asked.model], self._timeline.now_ns
-        if asked.prompt_tokens + asked.output_tokens > lane.model.engine.context_tokens:
-            longest = lane.model.engine.context_tokens
+        if self.is_lost:
+            self._refused(asked, End.UNREADY, f"the region {self.region} is lost")
+            return
+        longest = lane.context_tokens
+        if asked.prompt_tokens + asked.output_tokens > longest:
             self._refused(asked, End.TOO_LONG, f"longer than the context of {longest} tokens")
             return
         if refusal := self._accounts.reserve(asked, now_ns):
@@ -187,7 +239,7 @@ class Front:
         assert asked.sent is not None, "sent"
         asked.sent.finished()
         asked.tried |= {asked.replica}
-        goes_on = asked.said == 0 or lane.model.engine.resumes
+        goes_on = not self.is_lost and (asked.said == 0 or lane.resumes)
         budget = lane.retries.spend() if asked.tries <= self._gateway.retries else None
         if goes_on and budget is not None:
             lane.retries = budget
@@ -204,9 +256,7 @@ class Front:
 
     def _hold(self, lane: _Lane, asked: Asked) -> None:
         lane.held.append(asked)
-        longest_s = self._gateway.hold_s
-        if lane.model.scaling is not None and lane.model.scaling.settings.least == 0:
-            longest_s += 2 * lane.model.starts_s
+        longest_s = self._gateway.hold_s + lane.held_s
         self._later(longest_s, asked, End.UNREADY, f"no replica became ready in {longest_s:g} s")
 
     def _enter(self, lane: _Lane, asked: Asked) -> None:
@@ -224,7 +274,7 @@ class Front:
             tenant.weight,
         )
         asked.entered_ns = now_ns
-        verdict = lane.pool.enter(entry, self._slots(lane), now_ns)
+        verdict = lane.pool.enter(entry, lane.slots, now_ns)
         if isinstance(verdict, Refuse):
             asked.retry_after_s = verdict.retry_after_s
             self._turned_away(asked, End.REFUSED, verdict.reason)
@@ -238,8 +288,8 @@ class Front:
 
     def _changed(self, lane: _Lane) -> None:
         """Slots may be free: give them to who is next."""
-        while lane.waiting:
-            pick = lane.pool.pick(self._slots(lane), self._timeline.now_ns)
+        while lane.waiting and not self.is_lost:
+            pick = lane.pool.pick(lane.slots, self._timeline.now_ns)
             if not isinstance(pick, Pick):
                 return
             asked = lane.waiting.pop(pick.entry.request_id)
@@ -283,8 +333,8 @@ class Front:
         blocks = self._prompt_blocks(lane, asked)
         return self._index.warm_tokens(blocks, asked.prompt_tokens, length)
 
-    def _slots(self, lane: _Lane) -> int:
-        return lane.ready * max(1, -(-lane.model.slots // self._gateway.workers))
+    def _share(self, slots: int) -> int:
+        return max(1, -(-slots // self._gateway.workers))
 
     def _saturation(self, lane: _Lane) -> Saturation:
         wait_s, workers = lane.model.wait_s, self._gateway.workers

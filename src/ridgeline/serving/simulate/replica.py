@@ -43,7 +43,7 @@ class VirtualReplica:
         self.name = name
         self.model = model
         self.state = State.STARTING
-        self.began_ns = timeline.now_ns
+        self.began_ns = -1  # when it got its devices
         self.ready_ns = -1
         self.gone_ns = -1
         engine = model.engine
@@ -74,6 +74,11 @@ class VirtualReplica:
             self._timeline.at(at_ns, rank(Kind.ARRIVAL, asked.number), self._arrive, asked)
         else:
             self._arrive(asked)
+
+    def paced(self, pace: Pace) -> None:
+        """From its next step on it is as fast as this."""
+        self.engine.sync()
+        self.engine.pace = pace
 
     def drop(self, asked: Asked) -> None:
         """Its client has left."""
@@ -106,7 +111,7 @@ class VirtualReplica:
         """The prompt is computed."""
         asked = self._there[work_id]
         if asked.first_ns < 0:
-            asked.first_ns = self._timeline.now_ns + self._deliver_ns
+            asked.first_ns = self._timeline.now_ns + self._deliver_ns + asked.away_ns
             self._log.wrote(self._timeline.now_ns, "first", work_id, asked.cached_tokens)
         self._prefilled(asked)
 
@@ -115,7 +120,7 @@ class VirtualReplica:
         asked = self._there.pop(work_id)
         asked.said, asked.end = asked.output_tokens, End.ANSWERED
         asked.gap_ns = ns_after(self.engine.gap_fs)
-        asked.done_ns = self._timeline.now_ns + self._deliver_ns
+        asked.done_ns = self._timeline.now_ns + self._deliver_ns + asked.away_ns
         self._ended(asked)
 
     def _arrive(self, asked: Asked) -> None:

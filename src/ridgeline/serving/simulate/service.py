@@ -5,12 +5,15 @@ they die. Reports of what they do come as late as the gateway's probes.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ridgeline.serving.control.looks import look_of
 from ridgeline.serving.policy.restart import restart
 from ridgeline.serving.policy.scale import Look, Scaled, remembered
 from ridgeline.serving.policy.states import State
+from ridgeline.serving.simulate.chances import Chances
+from ridgeline.serving.simulate.devices import Claim, Devices
 from ridgeline.serving.simulate.front import Front
 from ridgeline.serving.simulate.log import Log
 from ridgeline.serving.simulate.ranks import Kind, rank
@@ -34,6 +37,9 @@ class Service:
         gateway: Gateway,
         timeline: Timeline,
         log: Log,
+        chances: Chances,
+        devices: Devices | None = None,
+        before: "Service | None" = None,
     ) -> None:
         self.model = model
         self.every: list[VirtualReplica] = []
@@ -44,6 +50,11 @@ class Service:
         self._gateway = gateway
         self._timeline = timeline
         self._log = log
+        self._chances = chances
+        self._devices = devices
+        self._before = before
+        self._claims: dict[int, Claim] = {}  # by replica that has devices, or waits for some
+        self._is_lost = False
         self._places = 0  # replicas that serve, start, or wait to be started anew
         self._deaths = 0
         self._looks: list[Look] = []
@@ -55,6 +66,13 @@ class Service:
     def size(self) -> int:
         """Replicas that serve or start; not those that leave."""
         return self._places
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there can be no more, here and in the kinds before: the next one's turn."""
+        scaling = self.model.scaling
+        full = scaling is None or self._places >= scaling.settings.most
+        return full and (self._before is None or self._before.is_full)
 
     @property
     def there(self) -> list[VirtualReplica]:
@@ -69,7 +87,7 @@ class Service:
             first = min(max(first, scaling.settings.least), scaling.settings.most)
         for _ in range(first):
             self._places += 1
-            self._ready(self._start())
+            self._start(ready=True)
         if scaling is not None:
             self._expect_look()
 
@@ -77,7 +95,7 @@ class Service:
         """From now on there should be so many."""
         while self._places < wanted:
             self._places += 1
-            self._begin(self._start())
+            self._start()
         staying = [one for one in self.there if one.state is not State.DRAINING]
         staying.sort(key=lambda one: (one.state is State.READY, -one.number))
         for replica in staying[: max(0, self._places - wanted)]:
@@ -100,6 +118,8 @@ class Service:
 
     def die(self, replica: VirtualReplica) -> None:
         """Its process ends; another one is started in its place, unless it was leaving."""
+        if replica.began_ns < 0:
+            return  # it waits for devices
         leaving = replica.state is State.DRAINING
         lived_s = (self._timeline.now_ns - replica.began_ns) / NS
         self._gone(replica)
@@ -118,19 +138,43 @@ class Service:
 
     def _anew(self, _: object) -> None:
         alive = sum(one.state is not State.DRAINING for one in self.there)
-        if alive < self._places:
-            self._begin(self._start())
+        if alive < self._places and not self._is_lost:
+            self._start()
 
-    def _start(self) -> VirtualReplica:
+    def lose(self) -> None:
+        """The region is gone, and all that was there."""
+        self._is_lost = True
+        for replica in self.there:
+            self._gone(replica)
+            replica.die()
+
+    def find(self) -> None:
+        """The region is back: all start anew."""
+        self._is_lost = False
+        for _ in range(self._places):
+            self._start()
+
+    def _start(self, *, ready: bool = False) -> None:
+        """One more, as soon as there are devices for it."""
         replica = self._make(len(self.every))
         self.every.append(replica)
         for front in self._fronts:
             front.joined(replica)
         self._log.wrote(self._timeline.now_ns, "started", replica.name)
-        return replica
+        begin = partial(self._ready if ready else self._begin, replica)
+        if self._devices is None:
+            begin()
+            return
+        place = self.model.place
+        claim = self._devices.take(place.devices, begin)
+        self._claims[replica.number] = claim
+        if not claim.granted:
+            self._log.wrote(self._timeline.now_ns, "pends", replica.name)
 
     def _begin(self, replica: VirtualReplica) -> None:
         """It will be ready once the gateway's probe finds it to be."""
+        replica.began_ns = self._timeline.now_ns
+        self._expect_reclaim(replica)
         every_ns = round(self._gateway.probe_starting_s * NS)
         looks = max(1, -(-round(self.model.starts_s * NS) // every_ns))
         at_ns = self._timeline.now_ns + looks * every_ns
@@ -143,16 +187,40 @@ class Service:
 
     def _ready(self, replica: VirtualReplica) -> None:
         replica.ready_ns = self._timeline.now_ns
+        if replica.began_ns < 0:
+            replica.began_ns = self._timeline.now_ns
+            self._expect_reclaim(replica)
         self._log.wrote(self._timeline.now_ns, "ready", replica.name)
         self._now(replica, State.READY)
 
-    def _leave(self, replica: VirtualReplica) -> None:
+    def _expect_reclaim(self, replica: VirtualReplica) -> None:
+        spot = self.model.place.spot
+        if spot is None or not spot.per_hour:
+            return
+        hours = self._chances.exponential("reclaim", replica.name) / spot.per_hour
+        at_ns = self._timeline.now_ns + round(hours * 3600 * NS)
+        self._timeline.at(at_ns, rank(Kind.FAULT, replica.number), self._reclaim, replica)
+
+    def _reclaim(self, replica: VirtualReplica) -> None:
+        """Its owner wants its machine back: another one starts, and it ends what it can."""
+        spot = self.model.place.spot
+        assert spot is not None, "reclaimed"
+        if replica.gone_ns >= 0:
+            return
+        self._log.wrote(self._timeline.now_ns, "reclaimed", replica.name)
+        if replica.state is not State.DRAINING:
+            self._start()
+        self._leave(replica, spot.notice_s)
+
+    def _leave(self, replica: VirtualReplica, within_s: float | None = None) -> None:
         self._log.wrote(self._timeline.now_ns, "drains", replica.name)
         self._now(replica, State.DRAINING)
         if not replica.requests:
             self._gone(replica)
             return
-        at_ns = self._timeline.now_ns + round(self.model.drain_s * NS)
+        if within_s is None:
+            within_s = self.model.drain_s
+        at_ns = self._timeline.now_ns + round(within_s * NS)
         self._timeline.at(at_ns, rank(Kind.FAULT, replica.number), self._too_late, replica)
 
     def _too_late(self, replica: VirtualReplica) -> None:
@@ -165,6 +233,9 @@ class Service:
         self._log.wrote(self._timeline.now_ns, "stopped", replica.name)
         for front in self._fronts:
             front.left(replica)
+        claim = self._claims.pop(replica.number, None)
+        if claim is not None and self._devices is not None:
+            self._devices.give(claim)
 
     def _now(self, replica: VirtualReplica, state: State) -> None:
         replica.state = state
@@ -198,6 +269,9 @@ class Service:
         assert scaling is not None, "scaled"
         now = look_of(self._status(), self.model.name, self._places, now_ns)
         self._looks = remembered([*self._looks, now], scaling.settings, now_ns)
+        if self._is_lost:
+            self._expect_look()
+            return
         decided = scaling.rule(self._looks, scaling.settings, floor=scaling.floor(now_ns / NS))
         if decided.replicas != self._places:
             self._log.wrote(now_ns, "scaled", self.model.name, decided.replicas, decided.reason)
@@ -207,10 +281,10 @@ class Service:
 
     def _status(self) -> dict[str, Any]:
         """What a gateway's status says, of this model."""
-        name = self.model.name
+        name, served = self.model.name, self.model.served
         replicas = []
         for one in self.there:
-            views = [view for front in self._fronts if (view := front.view(name, one.name))]
+            views = [view for front in self._fronts if (view := front.view(served, one.name))]
             running, waiting, at_ns = self._reports.get(one.number, (0, 0, one.ready_ns))
             # Who has nothing to report is not asked here, and would say the same again.
             silent_ns = self._timeline.now_ns - at_ns if one.number in self._silent else 0
@@ -224,9 +298,12 @@ class Service:
                     "reported_s_ago": silent_ns / NS,
                 }
             )
-        queued = sum(front.queued(name) - front.held(name) for front in self._fronts)
+        queued = held = 0
+        if self._before is None or self._before.is_full:
+            held = sum(front.held(served) for front in self._fronts)
+            queued = sum(front.queued(served) for front in self._fronts) - held
         return {
             "replicas": replicas,
             "queues": [{"model": name, "queued": queued}],
-            "held": {name: sum(front.held(name) for front in self._fronts)},
+            "held": {name: held},
         }

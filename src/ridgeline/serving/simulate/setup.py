@@ -60,11 +60,30 @@ class Scaling:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A model as clients call it. Without `scaling` it keeps its first number of `replicas`.
+class Spot:
+    """Machines that their owner takes back: so often an hour each, so long after saying so."""
 
-    `start_s` are the stages of a start. `usual_output_tokens` is what an answer may have whose
-    client names no limit. `slots` are requests at once in one replica.
+    per_hour: float
+    notice_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where replicas run: each on `devices` of those of a `pool`; of none there is no end."""
+
+    region: str = ""
+    pool: str = ""
+    devices: int = 1
+    spot: Spot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Replicas of one kind. Without `scaling` there are always as many as at first.
+
+    Clients call `serves`, which is `name` where it is not given; where several kinds serve one
+    name, its rule, wait and price are those of the first. `start_s` are the stages of a start.
+    `slots` are requests at once in one replica.
     """
 
     name: str
@@ -78,6 +97,13 @@ class Model:
     price: Price = _FREE
     usd_per_hour: Decimal = Decimal(0)
     drain_s: float = 600.0
+    serves: str = ""
+    place: Place = Place()
+
+    @property
+    def served(self) -> str:
+        """What clients call it."""
+        return self.serves or self.name
 
     @property
     def starts_s(self) -> float:
@@ -87,12 +113,14 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Who asks."""
+    """Who asks. Its clients are in `home`; its data may be in the regions of `residency` only."""
 
     name: str
     priority_class: str = "default"
     weight: float = 1.0
     limits: Limits = field(default_factory=Limits)
+    home: str = ""
+    residency: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +135,45 @@ class Gateway:
     probe_starting_s: float = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A place with gateways and replicas of its own; `away_s` are round trips to other regions."""
+
+    name: str = ""
+    away_s: Mapping[str, float] = field(default_factory=dict)
+
+
 class Trouble(StrEnum):
-    """What can go wrong with a replica."""
+    """What can go wrong with a replica, or with a whole region."""
 
     DIES = "dies"  # its process ends; what runs there is lost, and it is started anew
     SLOW = "slow"  # its steps take `factor` times as long
     SILENT = "silent"  # it reports nothing of itself
+    LOST = "lost"  # a region: its gateways and replicas are gone, and start anew when it is back
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """At `at_s`, and for `lasts_s` where that means something, to replica `number` of a model.
+    """At `at_s`, and for `lasts_s` (0: for ever) where that means something.
 
-    Numbers count the replicas of a model in the order in which they were started, from 0.
+    To replica `number` of the kind `model`, counted from 0 in the order of starts; or to a region.
     """
 
     at_s: float
     trouble: Trouble
-    model: str
+    model: str = ""
     number: int = 0
     lasts_s: float = 0.0
     factor: float = 1.0
+    region: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
     """All of it. `seed` is of all that is drawn; with `jumps` off engines go step by step.
 
-    With `gaps` the longest wait between two tokens of each answer is known too.
+    `pools` are the devices that there are, by name. With `gaps` the longest wait between two tokens
+    of each answer is known too.
     """
 
     models: tuple[Model, ...]
@@ -144,3 +183,5 @@ class Serving:
     seed: int = 0
     jumps: bool = True
     gaps: bool = False
+    pools: Mapping[str, int] = field(default_factory=dict)
+    regions: tuple[Region, ...] = (Region(),)

@@ -10,19 +10,22 @@ from decimal import Decimal
 from functools import partial
 from typing import Protocol
 
-from ridgeline.errors import SpecError
 from ridgeline.physics.straight_steps import FS
 from ridgeline.serving.simulate.accounts import Accounts
 from ridgeline.serving.simulate.asked import Asked, End
 from ridgeline.serving.simulate.chances import Chances
+from ridgeline.serving.simulate.checks import check, kinds_of
+from ridgeline.serving.simulate.devices import Devices
+from ridgeline.serving.simulate.faults import Faults
 from ridgeline.serving.simulate.front import Front
 from ridgeline.serving.simulate.log import Log
 from ridgeline.serving.simulate.outcome import Outcome, ReplicaTime, Rows
 from ridgeline.serving.simulate.pace import Pace
 from ridgeline.serving.simulate.ranks import Kind, rank
+from ridgeline.serving.simulate.regions import Regions
 from ridgeline.serving.simulate.replica import VirtualReplica
 from ridgeline.serving.simulate.service import Service
-from ridgeline.serving.simulate.setup import Fault, Model, Serving, Trouble
+from ridgeline.serving.simulate.setup import Model, Serving
 from ridgeline.timeline import NS, Timeline
 
 
@@ -44,24 +47,24 @@ class World:
         self.rows = Rows()
         self.open = 0  # requests that have come and not ended
         self.expected = 0  # clients that may still ask
-        self._models = {model.name: model for model in serving.models}
-        self._accounts = Accounts(serving.tenants, self._models)
-        gateway = serving.gateway
-        self._fronts = [
-            Front(n, self.timeline, gateway, self._models, self._accounts, self.chances)
-            for n in range(gateway.workers)
-        ]
+        check(serving)
+        self._kinds = kinds_of(serving.models)
+        self._accounts = Accounts(serving.tenants, {name: k[0] for name, k in self._kinds.items()})
+        self._fronts: list[Front] = []
+        for region in serving.regions:
+            for _ in range(serving.gateway.workers):
+                self._fronts.append(self._front(len(self._fronts), region.name))
+        self._regions = Regions(
+            serving.regions, serving.tenants, self._fronts, self.timeline, self.chances,
+            self._may_come,
+        )  # fmt: skip
         self._paces = {model.name: Pace(model.engine.machine) for model in serving.models}
         self._replicas: dict[str, VirtualReplica] = {}
-        self._services = {
-            model.name: Service(
-                number, model, partial(self._make, model), self._fronts, gateway, self.timeline,
-                self.log,
-            )
-            for number, model in enumerate(serving.models)
-        }  # fmt: skip
-        for fault in serving.faults:
-            self._expect(fault)
+        self._devices = {name: Devices(count) for name, count in serving.pools.items()}
+        self._services: dict[str, Service] = {}
+        for model in serving.models:
+            self._services[model.name] = self._service(model)
+        Faults(serving.faults, self._services, self._regions, self.timeline, self.log)
 
     def run(self, clients: Clients) -> Outcome:
         """From the first request to the end of the last one."""
@@ -91,15 +94,17 @@ class World:
         self.open += 1
         model = asked.model
         self.log.wrote(now_ns, "asked", asked.id, model, asked.prompt_tokens, asked.output_tokens)
-        service = self._services[model]
-        may_come = service.size > 0 or service.model.scaling is not None
-        self._front_of(asked).ask(asked, may_come=may_come)
+        self._regions.send(asked)
 
     def leave(self, asked: Asked, reason: str) -> None:
         """Its client wants no more of it."""
         if asked.end is not End.OPEN:
             return
         front = self._fronts[asked.worker]
+        if asked.travels:
+            asked.end, asked.reason, asked.done_ns = End.LEFT, reason, self.timeline.now_ns
+            self._over(asked)
+            return
         if asked.sent is None:
             front.gives_up(asked, End.LEFT, reason)
             return
@@ -137,16 +142,42 @@ class World:
 
     def model(self, name: str) -> Model:
         """What is simulated under this name."""
-        return self._models[name]
+        return self._kinds[name][0]
 
     @property
     def _is_over(self) -> bool:
         return not self.open and not self.expected
 
-    def _front_of(self, asked: Asked) -> Front:
-        if len(self._fronts) == 1:
-            return self._fronts[0]
-        return self._fronts[self.chances.bits("worker", asked.number) % len(self._fronts)]
+    def _front(self, number: int, region: str) -> Front:
+        return Front(
+            number, self.timeline, self.serving.gateway, self._kinds, self._accounts, self.chances,
+            region,
+        )  # fmt: skip
+
+    def _service(self, model: Model) -> Service:
+        place, alike = model.place, self._kinds[model.served]
+        before = [one for one in alike[: alike.index(model)] if one.place.region == place.region]
+        return Service(
+            len(self._services),
+            model,
+            partial(self._make, model),
+            [front for front in self._fronts if front.region == place.region],
+            self.serving.gateway,
+            self.timeline,
+            self.log,
+            self.chances,
+            self._devices.get(place.pool),
+            self._services[before[-1].name] if before else None,
+        )
+
+    def _may_come(self, model: str, region: str) -> bool:
+        """Whether a replica of it is there or will be."""
+        services = (self._services[kind.name] for kind in self._kinds[model])
+        return any(
+            one.size > 0 or one.model.scaling is not None
+            for one in services
+            if one.model.place.region == region
+        )
 
     def _make(self, model: Model, number: int) -> VirtualReplica:
         name = f"{model.name}-{number}"
@@ -181,55 +212,8 @@ class World:
         asked.client.ended(asked)
 
     def _emptied(self, asked: Asked) -> None:
-        self._services[asked.model].emptied(self._replicas[asked.replica])
-
-    # What goes wrong.
-
-    def _expect(self, fault: Fault) -> None:
-        if fault.model not in self._models:
-            raise SpecError(
-                f"a fault is of the model {fault.model!r}, which is not served",
-                where="faults",
-                remedy=f"one of: {', '.join(self._models)}",
-            )
-        at_ns = round(fault.at_s * NS)
-        self.timeline.at(at_ns, rank(Kind.FAULT, fault.number), self._strike, fault)
-        if fault.trouble is not Trouble.DIES and fault.lasts_s:
-            at_ns += round(fault.lasts_s * NS)
-            self.timeline.at(at_ns, rank(Kind.FAULT, fault.number), self._mend, fault)
-
-    def _strike(self, fault: Fault) -> None:
-        service = self._services[fault.model]
-        replica = self._target(fault)
-        if replica is None:
-            return
-        self.log.wrote(self.timeline.now_ns, "fault", replica.name, fault.trouble)
-        match fault.trouble:
-            case Trouble.DIES:
-                service.die(replica)
-            case Trouble.SLOW:
-                replica.engine.sync()
-                replica.engine.pace = Pace(replica.model.engine.machine, fault.factor)
-            case Trouble.SILENT:
-                service.silence(replica, silent=True)
-
-    def _mend(self, fault: Fault) -> None:
-        replica = self._target(fault)
-        if replica is None:
-            return
-        self.log.wrote(self.timeline.now_ns, "mended", replica.name, fault.trouble)
-        if fault.trouble is Trouble.SLOW:
-            replica.engine.sync()
-            replica.engine.pace = self._paces[fault.model]
-        else:
-            self._services[fault.model].silence(replica, silent=False)
-
-    def _target(self, fault: Fault) -> VirtualReplica | None:
-        """The replica that is meant; None where it is not there (any more)."""
-        every = self._services[fault.model].every
-        if fault.number < len(every) and every[fault.number].gone_ns < 0:
-            return every[fault.number]
-        return None
+        replica = self._replicas[asked.replica]
+        self._services[replica.model.name].emptied(replica)
 
     # What came out.
 
@@ -275,14 +259,14 @@ def simulate(serving: Serving, clients: Clients, log: Log | None = None) -> Outc
 
 def _time(replica: VirtualReplica, now_ns: int) -> ReplicaTime:
     ends_ns = replica.gone_ns if replica.gone_ns >= 0 else now_ns
+    began_ns = replica.began_ns if replica.began_ns >= 0 else ends_ns
     ready_ns = replica.ready_ns if replica.ready_ns >= 0 else ends_ns
-    there_s = (ends_ns - replica.began_ns) / NS
-    hours = Decimal(ends_ns - replica.began_ns) / (3600 * NS)
+    hours = Decimal(ends_ns - began_ns) / (3600 * NS)
     return ReplicaTime(
         replica.name,
         replica.model.name,
-        there_s,
-        (ready_ns - replica.began_ns) / NS,
+        (ends_ns - began_ns) / NS,
+        (ready_ns - began_ns) / NS,
         replica.engine.busy_fs / FS,
         replica.engine.steps,
         replica.engine.preemptions,

@@ -1,0 +1,52 @@
+"""What must be true of a `Serving` before it is simulated; SpecErrors say what is not.
+
+What a spec describes has passed its own checks; these are for scenarios, and for what `--fault` and
+its like add.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ridgeline.errors import SpecError
+from ridgeline.serving.simulate.setup import Model, Serving, Trouble
+
+
+def kinds_of(models: Iterable[Model]) -> Mapping[str, Sequence[Model]]:
+    """The kinds of replicas that serve each name that clients call, in the order given."""
+    kinds: dict[str, list[Model]] = {}
+    for model in models:
+        kinds.setdefault(model.served, []).append(model)
+    return kinds
+
+
+def check(serving: Serving) -> None:
+    """Raises SpecError for names that are nowhere, and for kinds that do not go together."""
+    names = [model.name for model in serving.models]
+    regions = [region.name for region in serving.regions]
+    if len(set(names)) < len(names):
+        raise SpecError(f"{names}: two have one name", where="models", remedy="`serves` may agree")
+    for model in serving.models:
+        _known(model.place.region, regions, "region", f"models {model.name}")
+        if model.place.pool:
+            _known(model.place.pool, list(serving.pools), "pool", f"models {model.name}")
+    for name, kinds in kinds_of(serving.models).items():
+        if len({kind.engine.block_tokens for kind in kinds}) > 1:
+            raise SpecError(
+                "its kinds have blocks of different sizes, which routers cannot compare",
+                where=f"models {name}",
+                remedy="one block size for all that serve one name",
+            )
+    for tenant in serving.tenants:
+        for region in tenant.residency or ():
+            _known(region, regions, "region", f"tenants {tenant.name}.residency")
+    for fault in serving.faults:
+        if fault.trouble is Trouble.LOST:
+            _known(fault.region, regions, "region", "faults")
+        else:
+            _known(fault.model, names, "model", "faults")
+
+
+def _known(name: str, known: Sequence[str], what: str, where: str) -> None:
+    if name not in known:
+        raise SpecError(
+            f"{name!r} is no {what}", where=where, remedy=f"one of: {', '.join(map(repr, known))}"
+        )
