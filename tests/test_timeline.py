@@ -63,3 +63,17 @@ def test_a_stopped_timeline_is_at_its_end() -> None:
     timeline.at(4, 0, print)
     timeline.run()
     assert (timeline.now_ns, timeline.next_ns) == (3, None)
+
+
+def test_what_is_put_down_after_the_stop_never_happens() -> None:
+    """Else what looks again and again would go on for ever."""
+    timeline, looks = Timeline(), list[int]()
+
+    def look(_: object) -> None:
+        looks.append(timeline.now_ns)
+        timeline.stop()
+        timeline.at(timeline.now_ns + 1, 0, look)
+
+    timeline.at(3, 0, look)
+    timeline.run()
+    assert (looks, timeline.now_ns) == ([3], 3)

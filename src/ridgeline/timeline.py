@@ -55,5 +55,6 @@ class Timeline:
             self.now_ns, self.rank = until_ns, -1
 
     def stop(self) -> None:
-        """Nothing more comes."""
+        """Nothing more comes, nor what is put down before this act is over."""
         self._coming.clear()
+        self._coming = []  # `run` goes on with the list that is empty now

@@ -70,9 +70,8 @@ def start(
     shares = tuple(_share(step, "--steps") for step in steps.split(","))
     worse, keep_s = _share(effect, "--effect", most=10.0), _seconds(keep)
     with _log(spec, database) as log:
-        from ridgeline.serving.control.rollouts import USUAL_VARIANCE
         from ridgeline.serving.control.versions import Version, version_of
-        from ridgeline.serving.policy.gate import Criteria, sample_size
+        from ridgeline.serving.policy.gate import USUAL_VARIANCE, Criteria, sample_size
         from ridgeline.serving.policy.rollout import Plan
 
         old = log.live(model, version_of(now))

@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from ridgeline.serving.fake.timing import Machine, Plain
 from ridgeline.serving.policy.limits import Limits
+from ridgeline.serving.policy.rolling import Rolling
+from ridgeline.serving.policy.rollout import Plan
 from ridgeline.serving.policy.scale import Settings, Step
 from ridgeline.serving.simulate.clients import ClosedLoop, Manners, OpenLoop
 from ridgeline.serving.simulate.setup import (
+    Change,
     Engine,
     Fault,
     Gateway,
@@ -78,6 +81,13 @@ def servings(draw) -> Serving:
     tenants = (Tenant("small", limits=Limits(requests_per_minute=draw(st.integers(1, 50)))),)
     kinds = [one, *draw(st.lists(others(one), max_size=2))]
     kinds = [replace(kind, name=f"chat{n}" if n else "chat") for n, kind in enumerate(kinds)]
+    changes = ()
+    if one.scaling is None and draw(st.booleans()):
+        kinds = [one, replace(draw(others(one)), name="next", replicas=0, scaling=None)]
+        how = draw(st.sampled_from([Plan((0.5,), 5.0, 3.0), Rolling(deadline_s=5.0)]))
+        changes = (
+            Change(draw(st.floats(0, 5)), "chat", "next", how, is_alike=draw(st.booleans())),
+        )
     faults = tuple(draw(st.lists(troubles([kind.name for kind in kinds]), max_size=3)))
     gateway = Gateway(workers=draw(st.integers(1, 2)), hold_s=2.0)
     return Serving(
@@ -88,6 +98,7 @@ def servings(draw) -> Serving:
         draw(st.integers(0, 3)),
         pools={"gpus": draw(st.integers(1, 8))},
         regions=(Region("eu", {"us": 0.08}), Region("us")),
+        changes=changes,
     )
 
 

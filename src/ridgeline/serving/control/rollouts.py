@@ -17,15 +17,11 @@ from ridgeline.errors import RidgelineError, StoreError
 from ridgeline.serving.control.rollout_log import Kept, RolloutLog
 from ridgeline.serving.control.versions import Version
 from ridgeline.serving.gateway.arms import evidence
-from ridgeline.serving.policy.gate import Arm, Judgement, judge, sample_size
+from ridgeline.serving.policy.gate import USUAL_VARIANCE, Arm, Judgement, judge, planned
 from ridgeline.serving.policy.rollout import Desired, Phase, Seen, advance, desired
 from ridgeline.serving.policy.split import Split
 
 _LOG = logging.getLogger(__name__)
-#: How much the logarithm of a TTFT varies, until enough was seen: p99 is 3.2 times the median.
-USUAL_VARIANCE = 0.25
-#: So many requests tell how much it varies.
-_ENOUGH = 30
 
 #: Whether a version's replica answers as the reference that it is held to, and how alike.
 Likeness = tuple[bool, str]
@@ -133,7 +129,10 @@ class Rollouts:
         if after == rollout and told == kept.evidence:
             return
         if after.phase is Phase.CANARY and after.since_ns != rollout.since_ns:
-            told |= _planned(kept, after.step, arms.get(rollout.old, Arm()), told)
+            known = float(told.get("variance", USUAL_VARIANCE))
+            share = kept.plan.steps[after.step]
+            size = planned(arms.get(rollout.old, Arm()), share, kept.criteria, known)
+            told |= {"planned": size.requests, "variance": size.variance}
         await asyncio.to_thread(self._log.moved, kept, after, target.spec_version, told)
         self.seen[model] = replace(kept, rollout=after, evidence=told)
         if after != rollout:
@@ -184,12 +183,3 @@ class Rollouts:
             return check.result()
         except (RidgelineError, OSError) as error:
             return False, f"it cannot be compared with its reference: {error}"
-
-
-def _planned(kept: Kept, step: int, old: Arm, told: Mapping[str, Any]) -> dict[str, Any]:
-    """How many requests of the new version this step is to see, by how times vary."""
-    variance = old.variance if old.requests >= _ENOUGH else None
-    if variance is None:
-        variance = float(told.get("variance", USUAL_VARIANCE))
-    planned = sample_size(variance, kept.plan.steps[step], kept.criteria)
-    return {"planned": planned, "variance": variance}

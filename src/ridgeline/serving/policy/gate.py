@@ -26,6 +26,10 @@ from enum import Enum
 from math import exp, log, log2, sqrt
 from statistics import NormalDist
 
+#: How much the logarithm of a TTFT varies, until enough was seen: p99 is 3.2 times the median.
+USUAL_VARIANCE = 0.25
+#: So many requests tell how much it varies.
+_ENOUGH = 30
 #: An error is so many times as likely.
 _RATIOS = (2.0, 5.0, 20.0)
 
@@ -204,6 +208,26 @@ def judge(old: Arm, new: Arm, planned: int, criteria: Criteria) -> Judgement:
         reason = f"too few requests were alike to tell ({', '.join(unsure)})"
         return Judgement(Verdict.WAIT, gates, planned, reason)
     return Judgement(Verdict.PASS, gates, planned, f"nothing worse in {new.requests} requests")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How many requests of the new version a step is to see, by how times vary."""
+
+    requests: int
+    variance: float
+
+
+def planned(
+    old: Arm, share: float, criteria: Criteria, variance: float = USUAL_VARIANCE
+) -> Planned:
+    """Before a step in which the new version gets this share of the requests.
+
+    `variance` is what was known before; enough requests of the old version tell it anew.
+    """
+    seen = old.variance if old.requests >= _ENOUGH else None
+    known = variance if seen is None else seen
+    return Planned(sample_size(known, share, criteria), known)
 
 
 def sample_size(variance: float, share: float, criteria: Criteria) -> int:

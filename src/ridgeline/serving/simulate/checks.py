@@ -7,7 +7,7 @@ its like add.
 from collections.abc import Iterable, Mapping, Sequence
 
 from ridgeline.errors import SpecError
-from ridgeline.serving.simulate.setup import Model, Serving, Trouble
+from ridgeline.serving.simulate.setup import Change, Model, Serving, Trouble
 
 
 def kinds_of(models: Iterable[Model]) -> Mapping[str, Sequence[Model]]:
@@ -38,11 +38,43 @@ def check(serving: Serving) -> None:
     for tenant in serving.tenants:
         for region in tenant.residency or ():
             _known(region, regions, "region", f"tenants {tenant.name}.residency")
+    for change in serving.changes:
+        _check_change(change, {model.name: model for model in serving.models})
     for fault in serving.faults:
         if fault.trouble is Trouble.LOST:
             _known(fault.region, regions, "region", "faults")
         else:
             _known(fault.model, names, "model", "faults")
+
+
+def _check_change(change: Change, models: Mapping[str, Model]) -> None:
+    for name in (change.old, change.new):
+        _known(name, list(models), "model", "changes")
+    old, new = models[change.old], models[change.new]
+    if old.served != new.served or old is new:
+        raise SpecError(
+            f"{change.old} and {change.new} are not two versions of one model",
+            where="changes",
+            remedy="two kinds that serve the same name",
+        )
+    if len(kinds_of(models.values())[old.served]) > 2:
+        raise SpecError(
+            f"{old.served} has more kinds than these two, and its changes are not simulated",
+            where="changes",
+            remedy="one change of a model of one kind",
+        )
+    if old.scaling is not None or new.scaling is not None:
+        raise SpecError(
+            f"{old.served} is scaled, and changes of such models are not simulated",
+            where="changes",
+            remedy="a fixed number of replicas",
+        )
+    if new.replicas:
+        raise SpecError(
+            f"{change.new} is there before its change begins",
+            where="changes",
+            remedy="replicas 0: the change starts them",
+        )
 
 
 def _known(name: str, known: Sequence[str], what: str, where: str) -> None:

@@ -16,7 +16,8 @@ from ridgeline.serving.policy.fair import Pick
 from ridgeline.serving.policy.pool import Pool
 from ridgeline.serving.policy.prefill_rate import PeakRate
 from ridgeline.serving.policy.prefix import PrefixIndex
-from ridgeline.serving.policy.route import NoRoute, Replica, Request, View, route
+from ridgeline.serving.policy.route import RULES, NoRoute, Replica, Request, View, route
+from ridgeline.serving.policy.split import Split, version_for
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.policy.sticky import Saturation
 from ridgeline.serving.policy.vtc import Entry
@@ -47,6 +48,7 @@ class _Lane:
     retries: RetryBudget = field(default_factory=RetryBudget)
     ready: int = 0
     slots: int = 0
+    split: Split | None = None
 
     @property
     def model(self) -> Model:
@@ -115,6 +117,10 @@ class Front:
         sent = sum(view.running for view in lane.views.values())
         return self.queued(model) + sent, lane.slots
 
+    def set_split(self, model: str, split: Split | None) -> None:
+        """From now on callers get versions of it by this split; None: whatever is ready."""
+        self._lanes[model].split = split
+
     def lose(self) -> None:
         """The worker is gone, and who waits here is not answered."""
         self.is_lost = True
@@ -173,6 +179,7 @@ class Front:
         view = self._lanes[replica.model.served].views[replica.name]
         view.others = max(0, requests - view.running)
         view.kv_usage = kv_usage
+        view.waiting = replica.engine.waiting
         view.reported_ns = self._timeline.now_ns
 
     # A request comes, waits, is sent, and ends.
@@ -301,8 +308,8 @@ class Front:
     def _send(self, lane: _Lane, asked: Asked) -> bool:
         """Choose its replica and send it there; whether there is one."""
         now_ns, blocks = self._timeline.now_ns, self._prompt_blocks(lane, asked)
-        rule, known = lane.model.rule, list(lane.views.values())
-        draws = rule == "power-of-two"
+        rule, known = lane.model.rule, self._candidates(lane, asked)
+        draws = RULES[rule].draws
         request = Request(
             asked.model,
             asked.tried,
@@ -319,11 +326,22 @@ class Front:
         self._index.record(answer.replica, blocks)
         view = lane.views[answer.replica]
         asked.others = view.running
-        asked.sent = view.dispatched(answer.uncached_tokens)
+        asked.sent = view.dispatched(answer.uncached_tokens, asked.prompt_tokens)
         asked.sent_ns, asked.replica = now_ns, answer.replica
         asked.tries += 1
         lane.replicas[answer.replica].take(asked)
         return True
+
+    def _candidates(self, lane: _Lane, asked: Asked) -> list[Replica]:
+        """Those of the caller's version, or all where none of them is left."""
+        every = list(lane.views.values())
+        if lane.split is None:
+            return every
+        version = version_for(lane.split, asked.session or asked.id)
+        of_it = (name for name, one in lane.replicas.items() if one.model.name == version)
+        having = [lane.views[name] for name in of_it]
+        left = (view for view in having if view.id not in asked.tried)
+        return having if any(view.state is State.READY for view in left) else every
 
     def _prompt_blocks(self, lane: _Lane, asked: Asked) -> Sequence[int]:
         return asked.blocks[: asked.prompt_tokens // lane.model.engine.block_tokens]

@@ -6,7 +6,7 @@ needs no gigabytes. Times of a request are from its client's asking, in seconds.
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.serving.simulate.asked import Asked, End
+from ridgeline.serving.simulate.series import Series
 from ridgeline.timeline import NS
 
 Column = NDArray[np.int64]
@@ -87,6 +88,8 @@ class Outcome:
     events: int
     digest: str
     flags: Mapping[str, int] = field(default_factory=dict)
+    changed: Sequence[tuple[float, str, str]] = ()
+    series: Series | None = None
 
     def of(self, **wanted: str) -> "Outcome":
         """The same for some requests only, as `tenant="search"`."""
@@ -94,11 +97,12 @@ class Outcome:
         for name, value in wanted.items():
             number = self.names.index(value) if value in self.names else -1
             keep &= self.columns[name] == number
+        return self.where(keep)
+
+    def where(self, keep: NDArray[np.bool_]) -> "Outcome":
+        """The same for these requests only."""
         columns = {name: column[keep] for name, column in self.columns.items()}
-        return Outcome(
-            columns, self.names, self.replicas, self.spent_usd, self.scaled, self.lasted_s,
-            self.events, self.digest, self.flags,
-        )  # fmt: skip
+        return replace(self, columns=columns)
 
     @property
     def requests(self) -> int:

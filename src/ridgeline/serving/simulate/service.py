@@ -75,6 +75,11 @@ class Service:
         return full and (self._before is None or self._before.is_full)
 
     @property
+    def has_room(self) -> bool:
+        """Whether there are devices for one more."""
+        return self._devices is None or self._devices.free >= self.model.place.devices
+
+    @property
     def there(self) -> list[VirtualReplica]:
         """All that are not gone."""
         return [one for one in self.every if one.gone_ns < 0]
@@ -92,7 +97,10 @@ class Service:
             self._expect_look()
 
     def resize(self, wanted: int) -> None:
-        """From now on there should be so many."""
+        """From now on there should be so many; in a region that is lost, once it is back."""
+        if self._is_lost:
+            self._places = wanted
+            return
         while self._places < wanted:
             self._places += 1
             self._start()

@@ -9,8 +9,11 @@ from decimal import Decimal
 from enum import StrEnum
 
 from ridgeline.serving.fake.timing import Machine
+from ridgeline.serving.policy.gate import Criteria
 from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.policy.price import Price
+from ridgeline.serving.policy.rolling import Rolling
+from ridgeline.serving.policy.rollout import Plan
 from ridgeline.serving.policy.scale import Rule, Settings, scale
 
 _FREE = Price(Decimal(0), Decimal(0), Decimal(0))
@@ -143,6 +146,22 @@ class Region:
     away_s: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From `at_s` on the kind `new` takes the place of the kind `old`, which serves the same name.
+
+    `how`: as Ridgeline's rollouts go, or as a rolling update does. `new` has no replicas before.
+    `is_alike` is what the comparison with its reference says of it.
+    """
+
+    at_s: float
+    old: str
+    new: str
+    how: Plan | Rolling = field(default_factory=Plan)
+    criteria: Criteria = field(default_factory=Criteria)
+    is_alike: bool = True
+
+
 class Trouble(StrEnum):
     """What can go wrong with a replica, or with a whole region."""
 
@@ -185,3 +204,4 @@ class Serving:
     gaps: bool = False
     pools: Mapping[str, int] = field(default_factory=dict)
     regions: tuple[Region, ...] = (Region(),)
+    changes: tuple[Change, ...] = ()

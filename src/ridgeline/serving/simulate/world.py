@@ -11,9 +11,11 @@ from functools import partial
 from typing import Protocol
 
 from ridgeline.physics.straight_steps import FS
+from ridgeline.serving.policy.split import Split
 from ridgeline.serving.simulate.accounts import Accounts
 from ridgeline.serving.simulate.asked import Asked, End
 from ridgeline.serving.simulate.chances import Chances
+from ridgeline.serving.simulate.changes import Changing, changing
 from ridgeline.serving.simulate.checks import check, kinds_of
 from ridgeline.serving.simulate.devices import Devices
 from ridgeline.serving.simulate.faults import Faults
@@ -24,8 +26,9 @@ from ridgeline.serving.simulate.pace import Pace
 from ridgeline.serving.simulate.ranks import Kind, rank
 from ridgeline.serving.simulate.regions import Regions
 from ridgeline.serving.simulate.replica import VirtualReplica
+from ridgeline.serving.simulate.series import Series
 from ridgeline.serving.simulate.service import Service
-from ridgeline.serving.simulate.setup import Model, Serving
+from ridgeline.serving.simulate.setup import Change, Model, Serving
 from ridgeline.timeline import NS, Timeline
 
 
@@ -39,12 +42,15 @@ class Clients(Protocol):
 class World:
     """`arrive` and `leave` are for clients; `run` is the simulation."""
 
-    def __init__(self, serving: Serving, log: Log | None = None) -> None:
+    def __init__(
+        self, serving: Serving, log: Log | None = None, series: Series | None = None
+    ) -> None:
         self.serving = serving
         self.timeline = Timeline()
         self.chances = Chances(serving.seed)
         self.log = log or Log()
         self.rows = Rows()
+        self._series = series
         self.open = 0  # requests that have come and not ended
         self.expected = 0  # clients that may still ask
         check(serving)
@@ -64,12 +70,18 @@ class World:
         self._services: dict[str, Service] = {}
         for model in serving.models:
             self._services[model.name] = self._service(model)
+        self.changed: list[tuple[float, str, str]] = []
+        self._changes: dict[str, Changing] = {}
+        for change in serving.changes:
+            self._expect(change)
         Faults(serving.faults, self._services, self._regions, self.timeline, self.log)
 
     def run(self, clients: Clients) -> Outcome:
         """From the first request to the end of the last one."""
         for service in self._services.values():
             service.open()
+        if self._series is not None:
+            self._series.begin(self.timeline, self._services.values(), self._fronts)
         clients.begin(self)
         if self._is_over:
             return self._outcome()
@@ -179,6 +191,22 @@ class World:
             if one.model.place.region == region
         )
 
+    def _expect(self, change: Change) -> None:
+        served = self._services[change.old].model.served
+        number = len(self._services) + len(self._changes)
+
+        def route(split: Split | None) -> None:
+            for front in self._fronts:
+                front.set_split(served, split)
+
+        self._changes[served] = changing(
+            number, change, self._services, route, self.timeline, self._told
+        )
+
+    def _told(self, kind: str, said: str) -> None:
+        self.log.wrote(self.timeline.now_ns, "changes", kind, said)
+        self.changed.append((self.timeline.now_ns / NS, kind, said))
+
     def _make(self, model: Model, number: int) -> VirtualReplica:
         name = f"{model.name}-{number}"
         replica = VirtualReplica(
@@ -187,6 +215,8 @@ class World:
             jumps=self.serving.jumps, gaps=self.serving.gaps,
         )  # fmt: skip
         self._replicas[name] = replica
+        if self._series is not None:
+            self._series.joins(replica)
         return replica
 
     # What replicas tell.
@@ -203,12 +233,16 @@ class World:
         self._emptied(asked)
 
     def _lost(self, asked: Asked) -> None:
+        if (change := self._changes.get(asked.model)) is not None:
+            change.failed(self._replicas[asked.replica].model.name)
         if not self._fronts[asked.worker].broke(asked):
             asked.end, asked.done_ns = End.BROKEN, self.timeline.now_ns
             asked.reason = f"{asked.replica} died"
             self._over(asked)
 
     def _over(self, asked: Asked) -> None:
+        if (change := self._changes.get(asked.model)) is not None:
+            change.saw(asked)
         asked.client.ended(asked)
 
     def _emptied(self, asked: Asked) -> None:
@@ -219,6 +253,8 @@ class World:
 
     def _outcome(self) -> Outcome:
         now_ns = self.timeline.now_ns
+        if self._series is not None:
+            self._series.end()
         every = [one for service in self._services.values() for one in service.every]
         scaled = [
             (at_ns / NS, name, decided.replicas, decided.reason)
@@ -234,6 +270,8 @@ class World:
             now_ns / NS,
             self.log.events,
             self.log.digest,
+            changed=self.changed,
+            series=self._series,
         )
 
     def _spent(self) -> Mapping[str, Decimal]:
@@ -249,9 +287,11 @@ class World:
             assert not replica.engine.batcher.book.used, f"{name} holds blocks"
 
 
-def simulate(serving: Serving, clients: Clients, log: Log | None = None) -> Outcome:
+def simulate(
+    serving: Serving, clients: Clients, log: Log | None = None, series: Series | None = None
+) -> Outcome:
     """Run it to its end; every invariant is checked there."""
-    world = World(serving, log)
+    world = World(serving, log, series)
     outcome = world.run(clients)
     world.check()
     return outcome
