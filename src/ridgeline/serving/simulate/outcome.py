@@ -63,10 +63,11 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTime:
-    """How long a replica was there and what it did, in seconds."""
+    """When a replica began, how long it was there and what it did, in seconds."""
 
     name: str
     model: str
+    began_s: float
     there_s: float
     starting_s: float
     busy_s: float

@@ -305,6 +305,7 @@ def _time(replica: VirtualReplica, now_ns: int) -> ReplicaTime:
     return ReplicaTime(
         replica.name,
         replica.model.name,
+        began_ns / NS,
         (ends_ns - began_ns) / NS,
         (ready_ns - began_ns) / NS,
         replica.engine.busy_fs / FS,
