@@ -15,9 +15,11 @@ from ridgeline.serving.simulate.setup import (
     Engine,
     Fault,
     Gateway,
+    Link,
     Model,
     Place,
     Region,
+    Role,
     Scaling,
     Serving,
     Spot,
@@ -83,7 +85,8 @@ def servings(draw) -> Serving:
     kinds = [replace(kind, name=f"chat{n}" if n else "chat") for n, kind in enumerate(kinds)]
     changes = ()
     if one.scaling is None and draw(st.booleans()):
-        kinds = [one, replace(draw(others(one)), name="next", replicas=0, scaling=None)]
+        new = replace(draw(others(one)), name="next", replicas=0, scaling=None)
+        kinds = [one, replace(new, role=Role.BOTH, link=None)]
         how = draw(st.sampled_from([Plan((0.5,), 5.0, 3.0), Rolling(deadline_s=5.0)]))
         changes = (
             Change(draw(st.floats(0, 5)), "chat", "next", how, is_alike=draw(st.booleans())),
@@ -112,7 +115,17 @@ def others(draw, one: Model) -> Model:
         draw(st.integers(1, 2)),
         draw(st.sampled_from([None, Spot(600.0, 1.0), Spot(100.0, 0.0)])),
     )
-    return replace(one, engine=engine, serves="chat", place=place, replicas=draw(st.integers(0, 3)))
+    role = draw(st.sampled_from(Role))
+    return replace(
+        one,
+        engine=engine,
+        serves="chat",
+        place=place,
+        replicas=draw(st.integers(0, 3)),
+        role=role,
+        link=draw(st.sampled_from([None, Link(1e9, 0.001)])) if role is Role.PREFILL else None,
+        apart_tokens=draw(st.sampled_from([0, 100])),
+    )
 
 
 @st.composite
@@ -140,7 +153,8 @@ def traffic(draw) -> list[Request]:
         blocks = tuple(
             (shared if place < 6 else 1000 + number) * 1000 + place for place in range(prompt // 16)
         )
-        requests.append(Request(at_s, prompt, draw(st.integers(1, 60)), blocks))
+        tenant = draw(st.sampled_from(["", "small", "bound"]))
+        requests.append(Request(at_s, prompt, draw(st.integers(1, 60)), blocks, tenant))
     return requests
 
 

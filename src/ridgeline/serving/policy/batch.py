@@ -24,77 +24,15 @@ The laws:
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import attrgetter
 
 from ridgeline.serving.policy import runs
-from ridgeline.serving.policy.blocks import BlockBook, Copy
-from ridgeline.serving.policy.sequence import Sequence as Sequence  # who replaces a rule needs it
+from ridgeline.serving.policy.blocks import BlockBook
+from ridgeline.serving.policy.sequence import Sequence
+from ridgeline.serving.policy.step import Admitted, Chunk, Draft, Limits, Step
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The most that one step may hold: sequences at once, and tokens over all of them.
-
-    Raises ValueError where a step could not give every sequence one token.
-    """
-
-    max_seqs: int
-    max_batched_tokens: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.max_seqs <= self.max_batched_tokens:
-            raise ValueError(
-                f"max_seqs {self.max_seqs} must be 1 to max_batched_tokens "
-                f"({self.max_batched_tokens}): each running sequence needs a token a step"
-            )
-
-
-@dataclass(slots=True)  # not frozen, which would treble what one costs: a step makes many
-class Chunk:
-    """Rows `start`..`start + count` of a sequence; `samples`: the last row gives a new token.
-
-    The last `guesses` rows hold tokens that are only guessed. The row before them and each of
-    them gives a token, of which the caller keeps those up to the first that was guessed wrong.
-    """
-
-    id: str
-    start: int
-    count: int
-    samples: bool
-    guesses: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A sequence that got a seat in this step, and how many of its tokens the cache had."""
-
-    id: str
-    cached_tokens: int
-
-
-@dataclass(slots=True)  # not frozen, as a chunk
-class Step:
-    """One decision. Execute `copies` in order, then compute `chunks`.
-
-    `reasons` are sentences for people: who waits, was cut or preempted, and why.
-    """
-
-    chunks: tuple[Chunk, ...]
-    copies: tuple[Copy, ...]
-    admitted: tuple[Admitted, ...]
-    preempted: tuple[str, ...]
-    reasons: tuple[str, ...]
-
-    @property
-    def tokens(self) -> int:
-        """Rows of the step's flat batch."""
-        return sum(chunk.count for chunk in self.chunks)
-
-    @property
-    def decodes(self) -> bool:
-        """Whether each row gives a token: nothing else is computed."""
-        return all(chunk.samples and chunk.count == 1 + chunk.guesses for chunk in self.chunks)
+__all__ = ["Admitted", "Batcher", "Chunk", "Limits", "Sequence", "Step", "Victim", "newest"]
 
 
 Victim = Callable[[list[Sequence]], Sequence]
@@ -107,41 +45,6 @@ def newest(running: list[Sequence]) -> Sequence:
     Any rule that can choose the first in rank can starve it for ever: decisions/0005.
     """
     return running[-1]
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A step while it is decided; `budget` is what is left of its tokens."""
-
-    budget: int
-    chunks: list[Chunk] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-    admitted: list[Admitted] = field(default_factory=list)
-    preempted: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-
-    def take(self, sequence: Sequence, count: int) -> None:
-        owed = sequence.tokens - sequence.computed
-        self.chunks.append(Chunk(sequence.id, sequence.computed, count, count == owed))
-        self.budget -= count
-        if count < owed:
-            self.reasons.append(f"{sequence.id} computes {count} of the {owed} tokens it owes")
-
-    def drop(self, sequence: Sequence) -> None:
-        for index, chunk in enumerate(self.chunks):
-            if chunk.id == sequence.id:
-                self.budget += chunk.count
-                del self.chunks[index]
-                return
-
-    def step(self) -> Step:
-        return Step(
-            tuple(self.chunks),
-            tuple(self.copies),
-            tuple(self.admitted),
-            tuple(self.preempted),
-            tuple(self.reasons),
-        )
 
 
 class Batcher:
@@ -183,18 +86,22 @@ class Batcher:
         max_tokens: int,
         hashes: Iterable[bytes] = (),
         priority: int = 0,
+        brought: int = 0,
     ) -> None:
         """Queue a new sequence; `hashes` are the chained hashes of its prompt's full blocks.
 
-        Raises ValueError where it could never run: empty, too long for the whole cache, or an
-        id that is in use.
+        Of its first `brought` tokens it has the cache with it, computed elsewhere, and gives that
+        up where it is preempted. Raises ValueError where it could never run: empty, too long for
+        the whole cache, or an id that is in use.
         """
         if prompt_tokens < 1:
             raise ValueError(f"{sequence_id}: an empty prompt gives no first token")
         self._births += 1
         rank = (priority, self._births, 0)
         most = self._checked_most(sequence_id, prompt_tokens, max_tokens)
-        self._queue(Sequence(sequence_id, rank, prompt_tokens, prompt_tokens, most, list(hashes)))
+        new = Sequence(sequence_id, rank, prompt_tokens, prompt_tokens, most, list(hashes))
+        new.brought = min(brought, prompt_tokens - 1)  # the last one gives the next token
+        self._queue(new)
 
     def fork(self, parent: str, child: str, max_tokens: int) -> None:
         """Continue `parent` in a second way: `child` has its tokens and shares its blocks.
@@ -243,7 +150,7 @@ class Batcher:
         Blocks are taken and seats given at once, so a decided step must be run and committed
         (chunks of sequences finished in between are ignored). With nothing to do it is empty.
         """
-        draft = _Draft(self.limits.max_batched_tokens)
+        draft = Draft(self.limits.max_batched_tokens)
         chunks = draft.chunks
         more = []
         for sequence in self._running.copy():  # serving one may preempt another
@@ -392,7 +299,7 @@ class Batcher:
         sequence.running = True
         _insert(self._running, sequence)
 
-    def _serve(self, sequence: Sequence, draft: _Draft) -> None:
+    def _serve(self, sequence: Sequence, draft: Draft) -> None:
         """Give a running sequence what it owes, as far as the budget goes."""
         assert sequence.tokens < sequence.most, f"{sequence.id} is complete: finish it first"
         book, start = self.book, sequence.computed
@@ -418,7 +325,7 @@ class Batcher:
             return 0
         return sequence.most - sequence.tokens - 1
 
-    def _preempt(self, victim: Sequence, needy: Sequence, draft: _Draft) -> None:
+    def _preempt(self, victim: Sequence, needy: Sequence, draft: Draft) -> None:
         draft.drop(victim)
         draft.preempted.append(victim.id)
         draft.reasons.append(
@@ -439,7 +346,7 @@ class Batcher:
         """Nobody is admitted in a step that preempted: they would fight for the same blocks."""
         return not preempted
 
-    def _admit(self, draft: _Draft) -> None:
+    def _admit(self, draft: Draft) -> None:
         """Seat the waiting in order of rank until one does not fit."""
         while self._waiting:
             sequence = self._waiting[0]
@@ -455,7 +362,7 @@ class Batcher:
             draft.reasons.append(f"{sequence.id} waits{behind}: {hindrance}")
             return
 
-    def _hindrance(self, draft: _Draft) -> str:
+    def _hindrance(self, draft: Draft) -> str:
         if not self.may_admit(len(draft.preempted)):
             return "blocks ran out in this step"
         if len(self._running) >= self.limits.max_seqs:
@@ -464,10 +371,11 @@ class Batcher:
             return f"the step's {self.limits.max_batched_tokens} tokens are spent"
         return ""
 
-    def _start(self, sequence: Sequence, blocks: int, draft: _Draft) -> None:
+    def _start(self, sequence: Sequence, blocks: int, draft: Draft) -> None:
         del self._waiting[0]
         sequence.sealed = blocks
-        sequence.computed = blocks * self.book.block_size
+        sequence.computed = max(blocks * self.book.block_size, sequence.brought)
+        sequence.brought = 0
         self._seat(sequence)
         draft.admitted.append(Admitted(sequence.id, sequence.computed))
         draft.take(sequence, min(sequence.tokens - sequence.computed, draft.budget))

@@ -17,6 +17,7 @@ class Sequence:
 
     `tokens` are known (prompt and generated), `computed` of them are in the cache, `most` is
     their number when the sequence is complete; `sealed` counts blocks whose hash is in the book.
+    `brought` tokens come with their cache, which was computed elsewhere, when it gets its seat.
 
     While `computed` is below `room` the sequence owes one token and its place is there, in a block
     that nobody shares: a decode that needs no further look. So a room is found at a decode
@@ -33,6 +34,7 @@ class Sequence:
     computed: int = 0
     sealed: int = 0
     room: int = 0
+    brought: int = 0
     running: bool = False
 
     def find_room(self, tokens: int, block_size: int) -> None:

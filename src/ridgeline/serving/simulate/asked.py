@@ -35,7 +35,8 @@ class Asked:
     `said` tokens of its answer were given by replicas that are gone. `worker` is the gateway's that
     it came to, `others` is how many requests were at its replica when it was sent there. `id` is
     its name in queues and schedulers. `away_ns` is one way to the region that answers it,
-    and while it `travels` it is at no gateway.
+    and while it `travels` it is at no gateway. `brought` tokens of it were computed elsewhere than
+    where they are decoded, 0 if none were.
     """
 
     number: int
@@ -66,6 +67,7 @@ class Asked:
     gap_ns: int = 0
     away_ns: int = 0
     travels: bool = False
+    brought: int = 0
     id: str = ""
 
     def __post_init__(self) -> None:

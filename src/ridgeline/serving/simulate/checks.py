@@ -7,7 +7,7 @@ its like add.
 from collections.abc import Iterable, Mapping, Sequence
 
 from ridgeline.errors import SpecError
-from ridgeline.serving.simulate.setup import Change, Model, Serving, Trouble
+from ridgeline.serving.simulate.setup import Change, Model, Role, Serving, Trouble
 
 
 def kinds_of(models: Iterable[Model]) -> Mapping[str, Sequence[Model]]:
@@ -35,6 +35,7 @@ def check(serving: Serving) -> None:
                 where=f"models {name}",
                 remedy="one block size for all that serve one name",
             )
+        _check_roles(name, kinds)
     for tenant in serving.tenants:
         for region in tenant.residency or ():
             _known(region, regions, "region", f"tenants {tenant.name}.residency")
@@ -45,6 +46,22 @@ def check(serving: Serving) -> None:
             _known(fault.region, regions, "region", "faults")
         else:
             _known(fault.model, names, "model", "faults")
+
+
+def _check_roles(name: str, kinds: Sequence[Model]) -> None:
+    roles = {kind.role for kind in kinds}
+    if roles == {Role.PREFILL}:
+        raise SpecError(
+            "has replicas that prefill, and none that decodes",
+            where=f"models {name}",
+            remedy="a kind with role decode, or both",
+        )
+    if any(kind.link is not None and kind.role is not Role.PREFILL for kind in kinds):
+        raise SpecError(
+            "has a link that nothing is sent over",
+            where=f"models {name}",
+            remedy="the link is of the kind that prefills",
+        )
 
 
 def _check_change(change: Change, models: Mapping[str, Model]) -> None:
@@ -62,6 +79,12 @@ def _check_change(change: Change, models: Mapping[str, Model]) -> None:
             f"{old.served} has more kinds than these two, and its changes are not simulated",
             where="changes",
             remedy="one change of a model of one kind",
+        )
+    if old.role is not new.role:
+        raise SpecError(
+            f"{change.old} does another part of a request than {change.new}",
+            where="changes",
+            remedy="two versions with one role",
         )
     if old.scaling is not None or new.scaling is not None:
         raise SpecError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ridgeline.serving.policy.admit import Refuse
 from ridgeline.serving.policy.failures import RetryBudget
 from ridgeline.serving.policy.fair import Pick
+from ridgeline.serving.policy.phases import computed
 from ridgeline.serving.policy.pool import Pool
 from ridgeline.serving.policy.prefill_rate import PeakRate
 from ridgeline.serving.policy.prefix import PrefixIndex
@@ -26,7 +27,7 @@ from ridgeline.serving.simulate.asked import Asked, End
 from ridgeline.serving.simulate.chances import Chances
 from ridgeline.serving.simulate.ranks import Kind, rank
 from ridgeline.serving.simulate.replica import VirtualReplica
-from ridgeline.serving.simulate.setup import Gateway, Model
+from ridgeline.serving.simulate.setup import Gateway, Model, Role
 from ridgeline.timeline import NS, Timeline
 
 _DRAWN = "front"
@@ -48,6 +49,9 @@ class _Lane:
     retries: RetryBudget = field(default_factory=RetryBudget)
     ready: int = 0
     slots: int = 0
+    prefilling: int = 0
+    last_decode: str = ""
+    apart_tokens: int | None = None  # None: nobody only prefills
     split: Split | None = None
 
     @property
@@ -99,6 +103,8 @@ class Front:
         self._lanes = {name: _Lane(some) for name, some in kinds.items()}
         for lane in self._lanes.values():
             lane.saturation = self._saturation(lane)
+            apart = [kind.apart_tokens for kind in lane.kinds if kind.role is Role.PREFILL]
+            lane.apart_tokens = min(apart) if apart else None
         blocks = max(kind.engine.blocks for some in kinds.values() for kind in some)
         self._index = PrefixIndex(blocks)
 
@@ -154,9 +160,7 @@ class Front:
         lane = self._lanes[replica.model.served]
         view = lane.views[replica.name]
         was_ready, view.state = view.state is State.READY, state
-        more = (state is State.READY) - was_ready
-        lane.ready += more
-        lane.slots += more * self._share(replica.model.slots)
+        self._count(lane, replica, (state is State.READY) - was_ready)
         if state is State.READY:
             self._index.remove(replica.name)
             self._index.resize(replica.name, replica.model.engine.blocks)
@@ -169,10 +173,17 @@ class Front:
         """A replica is gone for good."""
         lane = self._lanes[replica.model.served]
         if lane.views[replica.name].state is State.READY:
-            lane.ready -= 1
-            lane.slots -= self._share(replica.model.slots)
+            self._count(lane, replica, -1)
         del lane.views[replica.name], lane.replicas[replica.name]
         self._index.remove(replica.name)
+
+    def _count(self, lane: _Lane, replica: VirtualReplica, more: int) -> None:
+        """Those that only prefill answer nobody: what they can take at once is no slot."""
+        if replica.model.role is Role.PREFILL:
+            lane.prefilling += more
+        else:
+            lane.ready += more
+            lane.slots += more * self._share(replica.model.slots)
 
     def reported(self, replica: VirtualReplica, requests: int, kv_usage: float) -> None:
         """A replica has said what is there; what others sent is what we did not."""
@@ -221,7 +232,7 @@ class Front:
         assert asked.sent is not None, "sent"
         tokens = asked.sent.uncached_tokens
         asked.sent.prefilled()
-        if not asked.others:
+        if tokens and not asked.others:
             lane, took_ns = self._lanes[asked.model], self._timeline.now_ns - asked.sent_ns
             peak = lane.peak.saw(tokens, took_ns)
             if peak is not lane.peak:
@@ -274,7 +285,7 @@ class Front:
         entry = Entry(
             asked.id,
             asked.model,
-            asked.tenant,
+            asked.tenant if self._gateway.fair else "",
             tenant.priority_class,
             max(1, asked.prompt_tokens - warm),
             asked.output_tokens,
@@ -308,13 +319,14 @@ class Front:
     def _send(self, lane: _Lane, asked: Asked) -> bool:
         """Choose its replica and send it there; whether there is one."""
         now_ns, blocks = self._timeline.now_ns, self._prompt_blocks(lane, asked)
-        rule, known = lane.model.rule, self._candidates(lane, asked)
+        warm = self._warm(lane, asked) if blocks else {}
+        rule, known = lane.model.rule, self._candidates(lane, asked, warm)
         draws = RULES[rule].draws
         request = Request(
             asked.model,
             asked.tried,
             asked.prompt_tokens,
-            self._warm(lane, asked) if blocks else {},
+            warm,
             bool(blocks) and self._index.continues(blocks),
             asked.session,
             chance=self._chances.bits(_DRAWN, asked.number, asked.tries) if draws else 0,
@@ -329,11 +341,38 @@ class Front:
         asked.sent = view.dispatched(answer.uncached_tokens, asked.prompt_tokens)
         asked.sent_ns, asked.replica = now_ns, answer.replica
         asked.tries += 1
+        asked.brought = 0
         lane.replicas[answer.replica].take(asked)
         return True
 
-    def _candidates(self, lane: _Lane, asked: Asked) -> list[Replica]:
-        """Those of the caller's version, or all where none of them is left."""
+    def hand_over(self, asked: Asked) -> VirtualReplica | None:
+        """Its prompt is computed: who decodes it; None where nobody can."""
+        lane = self._lanes[asked.model]
+        assert asked.sent is not None, "sent"
+        asked.sent.finished()
+        known = self._of_role(lane, {Role.DECODE, Role.BOTH})
+        request = Request(asked.model, asked.tried)
+        answer = route(View("least-load", request, known, lane.last_decode, self._timeline.now_ns))
+        if isinstance(answer, NoRoute):
+            return None
+        lane.last_decode = asked.replica = answer.replica
+        asked.sent = lane.views[answer.replica].dispatched()
+        self._index.record(answer.replica, self._prompt_blocks(lane, asked))
+        return lane.replicas[answer.replica]
+
+    def _of_role(self, lane: _Lane, roles: set[Role]) -> list[Replica]:
+        having = (name for name, one in lane.replicas.items() if one.model.role in roles)
+        return [lane.views[name] for name in having]
+
+    def _candidates(self, lane: _Lane, asked: Asked, warm: Mapping[str, int]) -> list[Replica]:
+        """Who may compute its prompt: those that prefill, where it is worth the way.
+
+        Of a model with two versions those of the caller's, or all where none of them is left.
+        """
+        if lane.apart_tokens is not None:
+            uncached = asked.prompt_tokens - max(warm.values(), default=0)
+            where = computed(uncached, lane.apart_tokens, is_ready=lane.prefilling > 0)
+            return self._of_role(lane, {Role.PREFILL} if where.apart else {Role.DECODE, Role.BOTH})
         every = list(lane.views.values())
         if lane.split is None:
             return every

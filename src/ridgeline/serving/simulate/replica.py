@@ -12,7 +12,8 @@ from ridgeline.serving.simulate.asked import Asked, End
 from ridgeline.serving.simulate.log import Log
 from ridgeline.serving.simulate.pace import Pace, ns_after
 from ridgeline.serving.simulate.ranks import Kind, rank
-from ridgeline.serving.simulate.setup import Model
+from ridgeline.serving.simulate.setup import Model, Role
+from ridgeline.serving.simulate.transfer import Egress
 from ridgeline.serving.simulate.virtual_engine import VirtualEngine, Work
 from ridgeline.timeline import NS, Timeline
 
@@ -36,6 +37,7 @@ class VirtualReplica:
         prefilled: Told,
         ended: Told,
         lost: Told,
+        hands_over: Told,
         jumps: bool = True,
         gaps: bool = False,
     ) -> None:
@@ -56,6 +58,8 @@ class VirtualReplica:
         self._timeline = timeline
         self._log = log
         self._took, self._prefilled, self._ended, self._lost = took, prefilled, ended, lost
+        self._hands_over = hands_over
+        self._egress = Egress(model.link, engine.kv_bytes_per_token)
         self._there: dict[str, Asked] = {}  # on their way, waiting or running
         self._arrive_ns = round(engine.arrive_s * NS)
         self._deliver_ns = round(engine.deliver_s * NS)
@@ -65,15 +69,19 @@ class VirtualReplica:
         """How many are there, or on their way."""
         return len(self._there)
 
-    def take(self, asked: Asked) -> None:
-        """A request was sent here."""
+    def take(self, asked: Asked, cache_ns: int = 0) -> None:
+        """A request was sent here; it is complete when its cache is there, if it brings one."""
         self._there[asked.id] = asked
         self._took(self)
-        if self._arrive_ns:
-            at_ns = self._timeline.now_ns + self._arrive_ns
+        at_ns = max(cache_ns, self._timeline.now_ns + self._arrive_ns)
+        if at_ns > self._timeline.now_ns:
             self._timeline.at(at_ns, rank(Kind.ARRIVAL, asked.number), self._arrive, asked)
         else:
             self._arrive(asked)
+
+    def sends(self, asked: Asked) -> int:
+        """Send its cache to where it is decoded; when that is there (ns)."""
+        return self._egress.send(self._timeline.now_ns, asked.brought)
 
     def paced(self, pace: Pace) -> None:
         """From its next step on it is as fast as this."""
@@ -104,20 +112,24 @@ class VirtualReplica:
     def admitted(self, work_id: str, cached_tokens: int) -> None:
         """It has a seat; what a preempted one finds again of its own is no cached prompt."""
         asked = self._there[work_id]
-        if asked.first_ns < 0:
+        if asked.first_ns < 0:  # else it is decoded here
             asked.cached_tokens = min(cached_tokens, asked.prompt_tokens)
 
     def first_token(self, work_id: str) -> None:
         """The prompt is computed."""
         asked = self._there[work_id]
-        if asked.first_ns < 0:
-            asked.first_ns = self._timeline.now_ns + self._deliver_ns + asked.away_ns
-            self._log.wrote(self._timeline.now_ns, "first", work_id, asked.cached_tokens)
+        if not self._only_prefills(asked):
+            self._begin(asked)
         self._prefilled(asked)
 
     def finished(self, work_id: str) -> None:
         """The answer is complete."""
         asked = self._there.pop(work_id)
+        if self._only_prefills(asked):
+            self._log.wrote(self._timeline.now_ns, "prefilled", work_id)
+            asked.brought = asked.prompt_tokens + asked.said
+            self._hands_over(asked)
+            return
         asked.said, asked.end = asked.output_tokens, End.ANSWERED
         asked.gap_ns = ns_after(self.engine.gap_fs)
         asked.done_ns = self._timeline.now_ns + self._deliver_ns + asked.away_ns
@@ -126,16 +138,32 @@ class VirtualReplica:
     def _arrive(self, asked: Asked) -> None:
         if self._there.get(asked.id) is not asked:
             return  # its client, or this replica, is gone
+        if asked.brought:  # and its first token with it
+            asked.said += 1
+            self._begin(asked)
+            self._prefilled(asked)
         work = Work(
             asked.id,
             asked.prompt_tokens + asked.said,
-            asked.output_tokens - asked.said,
+            1 if self._only_prefills(asked) else asked.output_tokens - asked.said,
             self._hashes(asked.blocks),
+            brought=asked.brought,
         )
+        asked.brought = 0
         self.engine.add(work)
 
+    def _begin(self, asked: Asked) -> None:
+        """Its client gets the first token."""
+        if asked.first_ns < 0:
+            asked.first_ns = self._timeline.now_ns + self._deliver_ns + asked.away_ns
+            self._log.wrote(self._timeline.now_ns, "first", asked.id, asked.cached_tokens)
+
+    def _only_prefills(self, asked: Asked) -> bool:
+        """Whether somebody else decodes it; of one token there is nothing to decode."""
+        return self.model.role is Role.PREFILL and asked.output_tokens - asked.said > 1
+
     def _said(self, asked: Asked) -> int:
-        if asked.id not in self.engine:
+        if asked.id not in self.engine or self._only_prefills(asked):
             return asked.said
         return asked.output_tokens - self.engine.left(asked.id)
 

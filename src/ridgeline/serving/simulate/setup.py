@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
+from ridgeline.physics.step_time import StepTime
+from ridgeline.quantity import value_of
 from ridgeline.serving.fake.timing import Machine
 from ridgeline.serving.policy.gate import Criteria
 from ridgeline.serving.policy.limits import Limits
@@ -39,6 +41,15 @@ class Engine:
     deliver_s: float = 0.0
     resumes: bool = False
     ahead: bool = False
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """What a token's cache takes on all devices of a replica; 0 of plain numbers."""
+        steps = self.machine.steps
+        if not isinstance(steps, StepTime):
+            return 0.0
+        shape = steps.shape
+        return float(value_of(shape.kv_bytes_per_token) + value_of(shape.window_bytes_per_token))
 
     @property
     def blocks(self) -> int:
@@ -80,13 +91,30 @@ class Place:
     spot: Spot | None = None
 
 
+class Role(StrEnum):
+    """What replicas of a kind do of a request."""
+
+    BOTH = "both"
+    PREFILL = "prefill"  # its prompt, and then its cache goes to one that decodes
+    DECODE = "decode"  # its answer; the prompt too where that is short, or nobody prefills
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What each prefill replica sends caches over, one after the other."""
+
+    bytes_per_s: float
+    latency_s: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """Replicas of one kind. Without `scaling` there are always as many as at first.
 
     Clients call `serves`, which is `name` where it is not given; where several kinds serve one
     name, its rule, wait and price are those of the first. `start_s` are the stages of a start.
-    `slots` are requests at once in one replica.
+    `slots` are requests at once in one replica. Where some kinds prefill, over `link`, and others
+    decode, prompts with fewer than `apart_tokens` to compute are computed where they are decoded.
     """
 
     name: str
@@ -102,6 +130,9 @@ class Model:
     drain_s: float = 600.0
     serves: str = ""
     place: Place = Place()
+    role: Role = Role.BOTH
+    link: Link | None = None
+    apart_tokens: int = 0
 
     @property
     def served(self) -> str:
@@ -128,7 +159,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What is in front; as `gateway.config` has it."""
+    """What is in front; as `gateway.config` has it. Not `fair`: all tenants queue as one."""
 
     workers: int = 1
     hold_s: float = 5.0
@@ -136,6 +167,7 @@ class Gateway:
     retries: int = 2
     probe_every_s: float = 2.0
     probe_starting_s: float = 0.1
+    fair: bool = True
 
 
 @dataclass(frozen=True, slots=True)

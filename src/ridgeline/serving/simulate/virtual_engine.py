@@ -24,13 +24,17 @@ from ridgeline.timeline import Timeline
 
 @dataclass(slots=True)
 class Work:
-    """A request as an engine sees it; `hashes` name its full blocks, those of its answer too."""
+    """A request as an engine sees it; `hashes` name its full blocks, those of its answer too.
+
+    It brings the cache of its first `brought` tokens with it.
+    """
 
     id: str
     prompt_tokens: int
     output_tokens: int
     hashes: Sequence[bytes] = ()
     priority: int = 0
+    brought: int = 0
 
 
 class Listener(Protocol):
@@ -44,6 +48,16 @@ class Listener(Protocol):
 
     def finished(self, work_id: str) -> None:
         """Its last token is there."""
+
+
+class Metering(Protocol):
+    """Who is told of steps that have ended, before they are committed."""
+
+    def step(self, step: Step, took_fs: int) -> None:
+        """One."""
+
+    def run(self, run: Run, times: int, took_fs: int) -> None:
+        """So many of a run."""
 
 
 class VirtualEngine:
@@ -68,6 +82,7 @@ class VirtualEngine:
         self.pace = pace
         self.steps = self.preemptions = 0
         self.busy_fs = 0
+        self.meter: Metering | None = None
         #: Of the request that ended last, with `gaps`.
         self.gap_fs = 0
         self._timeline = timeline
@@ -215,8 +230,9 @@ class VirtualEngine:
             entering, self._hall, self._door = {**self._hall, **self._door}, {}, {}
         for work in entering.values():
             self.batcher.add(
-                work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority
-            )
+                work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority,
+                work.brought,
+            )  # fmt: skip
         self._unsaid.update(entering)
 
     def _is_outside(self, work_id: str) -> bool:
@@ -244,6 +260,8 @@ class VirtualEngine:
 
     def _commit(self, step: Step, took_fs: int) -> None:
         """A step has ended."""
+        if self.meter is not None:
+            self.meter.step(step, took_fs)
         self.batcher.commit(step)
         self.steps += 1
         self.busy_fs += took_fs
@@ -265,6 +283,8 @@ class VirtualEngine:
     def _commit_run(self, run: Run, times: int, took_fs: int) -> None:
         """So many of a run's steps have ended. Of one step the pace may be another one by now."""
         sequences, cached = run.sequences, run.cached_tokens
+        if self.meter is not None:
+            self.meter.run(run, times, took_fs)
         if self._gaps is not None:
             first_fs = last_fs = took_fs
             if times > 1:

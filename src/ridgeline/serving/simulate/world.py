@@ -168,7 +168,11 @@ class World:
 
     def _service(self, model: Model) -> Service:
         place, alike = model.place, self._kinds[model.served]
-        before = [one for one in alike[: alike.index(model)] if one.place.region == place.region]
+        before = [
+            one
+            for one in alike[: alike.index(model)]
+            if one.place.region == place.region and one.role is model.role
+        ]
         return Service(
             len(self._services),
             model,
@@ -212,6 +216,7 @@ class World:
         replica = VirtualReplica(
             len(self._replicas), name, model, self._paces[model.name], self.timeline, self.log,
             prefilled=self._prefilled, ended=self._answered, lost=self._lost, took=self._took,
+            hands_over=self._hand_over,
             jumps=self.serving.jumps, gaps=self.serving.gaps,
         )  # fmt: skip
         self._replicas[name] = replica
@@ -226,6 +231,16 @@ class World:
 
     def _prefilled(self, asked: Asked) -> None:
         self._fronts[asked.worker].prefilled(asked)
+
+    def _hand_over(self, asked: Asked) -> None:
+        """Its prompt is computed: its cache goes to where it is decoded."""
+        replica = self._replicas[asked.replica]
+        target = self._fronts[asked.worker].hand_over(asked)
+        if target is None:
+            self._lost(asked)
+        else:
+            target.take(asked, replica.sends(asked))
+        self._services[replica.model.name].emptied(replica)
 
     def _answered(self, asked: Asked) -> None:
         self._fronts[asked.worker].ended(asked, asked.said)
