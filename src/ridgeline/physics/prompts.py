@@ -94,3 +94,14 @@ def promised_load_hz(step_s: Number, promised_s: Number, prefill_s: Number) -> N
     Source: processor sharing; DistServe 2024.
     """
     return largest(within=1 - step_s / promised_s, none=0) / prefill_s
+
+
+@law
+def pool_ratio(prefill_s: Number, decode_s: Number, batch: Number) -> Number:
+    """Prefill nodes for each decode node so that both are as busy: what a request takes of each.
+
+    A decode node works on so many sequences at once.
+
+    Source: work of both pools in balance; DistServe 2024, Splitwise 2024.
+    """
+    return prefill_s * batch / decode_s

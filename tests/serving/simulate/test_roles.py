@@ -106,7 +106,7 @@ def test_who_loses_its_cache_on_the_way_begins_anew():
 
 def test_a_preempted_one_has_its_cache_no_more():
     """So little room that those who decode push each other out; all are answered in the end."""
-    tight = pools(on=Machine(ON.steps, 2000))
+    tight = pools(on=replace(ON, kv_tokens=2000))
     requests = [Request(0.01 * n, 400, 400) for n in range(12)]
     outcome = simulate(Serving(tight), ClosedLoop(requests, "chat", 12))
     assert outcome.count(End.ANSWERED) == 12
@@ -126,8 +126,7 @@ def test_roles_that_make_no_sense_are_refused(models, problem):
 
 
 def test_plain_numbers_have_no_bytes_and_take_the_latency():
-    plain = engine()
-    assert plain.kv_bytes_per_token == 0
+    assert engine().machine.cache_bytes_per_token == 0
     first = model("prefill", serves="chat", role=Role.PREFILL, link=Link(1e9, 0.2))
     second = model("decode", serves="chat", role=Role.DECODE)
     outcome = simulate(Serving((first, second)), OpenLoop([Request(0.0, 100, 5)], "chat"))

@@ -58,10 +58,14 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a fake engine pretends to run on."""
+    """What a fake engine pretends to run on.
+
+    `cache_bytes_per_token` is one copy of a token's cache, as it is sent somewhere; 0: not known.
+    """
 
     steps: StepSeconds
     kv_tokens: int
+    cache_bytes_per_token: float = 0.0
 
     def step_s(self, step: Step) -> float:
         """Seconds for what the scheduler decided; 0 for a step of nothing."""
@@ -113,7 +117,7 @@ def machine(
             where="--tensor-parallel",
             remedy="more devices, or another --dtype",
         )
-    return Machine(steps, kv_tokens)
+    return Machine(steps, kv_tokens, _number(served.kv_bytes_per_token("bf16")))
 
 
 def _plain(exact: StepTime) -> StepTime:

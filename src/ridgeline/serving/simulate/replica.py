@@ -59,7 +59,7 @@ class VirtualReplica:
         self._log = log
         self._took, self._prefilled, self._ended, self._lost = took, prefilled, ended, lost
         self._hands_over = hands_over
-        self._egress = Egress(model.link, engine.kv_bytes_per_token)
+        self._egress = Egress(model.link, engine.machine.cache_bytes_per_token)
         self._there: dict[str, Asked] = {}  # on their way, waiting or running
         self._arrive_ns = round(engine.arrive_s * NS)
         self._deliver_ns = round(engine.deliver_s * NS)

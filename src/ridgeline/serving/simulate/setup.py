@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
-from ridgeline.physics.step_time import StepTime
-from ridgeline.quantity import value_of
 from ridgeline.serving.fake.timing import Machine
 from ridgeline.serving.policy.gate import Criteria
 from ridgeline.serving.policy.limits import Limits
@@ -41,15 +39,6 @@ class Engine:
     deliver_s: float = 0.0
     resumes: bool = False
     ahead: bool = False
-
-    @property
-    def kv_bytes_per_token(self) -> float:
-        """What a token's cache takes on all devices of a replica; 0 of plain numbers."""
-        steps = self.machine.steps
-        if not isinstance(steps, StepTime):
-            return 0.0
-        shape = steps.shape
-        return float(value_of(shape.kv_bytes_per_token) + value_of(shape.window_bytes_per_token))
 
     @property
     def blocks(self) -> int:
