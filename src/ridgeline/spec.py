@@ -14,12 +14,34 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from ridgeline.errors import SpecError
-from ridgeline.serving.spec import GatewaySpec, ModelSpec
+from ridgeline.serving.spec import GatewaySpec, ModelSpec, Seconds
 from ridgeline.serving.spec_part import Part
 from ridgeline.serving.tenant_spec import TenantSpec, Usd
 
 #: A platform's name, as a host's: it names folders and is typed.
 NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class SpotSpec(Part):
+    """Machines that their owner takes back."""
+
+    per_hour: float = Field(gt=0, le=60, description="how often each is taken back in an hour")
+    notice: Seconds = Field(120.0, description="from saying so to taking it")
+
+
+class RegionSpec(Part):
+    """A place with gateways and hardware of its own, for simulations."""
+
+    name: str = Field(min_length=1, description="what `hardware[].region` says")
+    away: dict[str, Seconds] = Field(
+        default_factory=dict, description="a round trip to other regions, e.g. {us: 80ms}"
+    )
+    clients: list[str] = Field(
+        default_factory=list, description="tenants that ask from here; all others from the first"
+    )
+    keeps: list[str] = Field(
+        default_factory=list, description="tenants whose data stays here, or where else it says so"
+    )
 
 
 class HardwareSpec(Part):
@@ -30,6 +52,8 @@ class HardwareSpec(Part):
     nodes: int = Field(1, ge=1)
     gpus_per_node: int = Field(8, ge=1)
     usd_per_gpu_hour: Usd = Field(Decimal(0), description="what one accelerator costs")
+    region: str | None = Field(None, description="one of `regions`; the first where not set")
+    spot: SpotSpec | None = Field(None, description="where its owner takes it back at times")
 
     @property
     def gpus(self) -> int:
@@ -43,6 +67,9 @@ class Platform(Part):
     name: str = Field("platform", pattern=NAME, max_length=63)
     hardware: list[HardwareSpec] = Field(
         default_factory=list, description="what plans and simulations may use"
+    )
+    regions: list[RegionSpec] = Field(
+        default_factory=list, description="where simulations have gateways; one where none is named"
     )
     models: list[ModelSpec] = Field(min_length=1, description="what is served")
     tenants: list[TenantSpec] = Field(
@@ -62,6 +89,7 @@ class Platform(Part):
         for model in self.models:
             if model.on is not None and model.on not in {one.name for one in self.hardware}:
                 raise ValueError(f"{model.name} is on {model.on!r}, which is no `hardware`")
+        self._check_regions()
         if self.spares and not any(one.engine.kind == "ridgeline" for one in self.models):
             raise ValueError("spares become replicas of our own engine, and no model has it")
         tenants = [tenant.name for tenant in self.tenants]
@@ -69,6 +97,26 @@ class Platform(Part):
             if tenants.count(name) > 1:
                 raise ValueError(f"two tenants are called {name!r}: usage could not be told apart")
         return self
+
+    def _check_regions(self) -> None:
+        """ValueError for a name that is nowhere."""
+        regions = [region.name for region in self.regions]
+        if len(set(regions)) < len(regions):
+            raise ValueError("two regions have one name")
+        for one in self.hardware:
+            if one.region is not None and one.region not in regions:
+                raise ValueError(f"hardware {one.name} is in {one.region!r}, which is no region")
+        tenants = {tenant.name for tenant in self.tenants}
+        asking = [name for region in self.regions for name in region.clients]
+        if len(set(asking)) < len(asking):
+            raise ValueError("regions: a tenant's clients are in one of them")
+        for region in self.regions:
+            for name in region.away:
+                if name not in regions:
+                    raise ValueError(f"{region.name} is away from {name!r}, which is no region")
+            for name in (*region.clients, *region.keeps):
+                if name not in tenants:
+                    raise ValueError(f"region {region.name} names {name!r}, which is no tenant")
 
 
 def load(path: Path) -> Platform:

@@ -35,6 +35,15 @@ def test_the_file_shows_every_key_of_our_engine(tmp_path):
         "Replicas",
         "Scale",
         "Routing",
+        "Simulated",
+        "SimulatedSpeculation",
+        "TierSpec",
+        "AdaptersSpec",
+        "Group",
+        "Prefill",
+        "HardwareSpec",
+        "SpotSpec",
+        "RegionSpec",
     ):
         for key in schema["$defs"][part]["properties"]:
             assert f"{key}:" in text, key

@@ -60,8 +60,6 @@ def test_a_schedule_is_a_floor_at_its_hours():
     [
         ("{kind: vllm, args: [--enforce-eager]}", "--enforce-eager"),
         ("{kind: sglang, args: [--no-async-scheduling]}", "--no-async-scheduling"),
-        ("{kind: vllm, memory_share: 0.5}", "memory_share"),
-        ("{kind: vllm, kv_dtype: fp8}", "kv_dtype"),
         ('{kind: fake, accelerator: h100-sxm, faults: ["cut,after=5"]}', "faults"),
     ],
 )
@@ -70,9 +68,22 @@ def test_what_is_not_modelled_is_an_error(engine, field):
         serving(engine)
 
 
-def test_a_budget_is_not_simulated():
-    with pytest.raises(SpecError, match="budget"):
-        serving(budget=", budget: {usd: 5}")
+def test_a_smaller_share_of_memory_and_smaller_cached_numbers_change_the_room_for_a_cache():
+    tokens = {
+        name: serving(f"{{kind: vllm{told}}}").models[0].engine.machine.kv_tokens
+        for name, told in (
+            ("as it is", ""),
+            ("half", ", memory_share: 0.5"),
+            ("fp8", ", kv_dtype: fp8"),
+        )
+    }
+    assert tokens["half"] < 0.6 * tokens["as it is"]
+    assert tokens["fp8"] == pytest.approx(2 * tokens["as it is"], rel=0.01)
+
+
+def test_a_budget_is_a_limit():
+    (tenant,) = serving(budget=", budget: {usd: 5}").tenants
+    assert tenant.limits.budget.usd == 5
 
 
 def test_a_model_on_nothing_has_no_times():

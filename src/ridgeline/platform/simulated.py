@@ -3,14 +3,34 @@
 What cannot be simulated is an error and never left out: an answer to another question is none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ridgeline.errors import RidgelineError, SpecError
+from ridgeline.platform.simulated_engine import with_simulated
+from ridgeline.platform.simulated_places import (
+    check_devices,
+    grouped,
+    home_of,
+    place_of,
+    regions_of,
+    residency_of,
+    with_role,
+)
 from ridgeline.serving.control.target import settings_of, target_for
-from ridgeline.serving.fake.timing import Machine, Plain, machine
+from ridgeline.serving.fake.timing import MEMORY_SHARE, Machine, Plain, machine
 from ridgeline.serving.schedule import Floor, floor_at
-from ridgeline.serving.simulate.setup import Engine, Gateway, Model, Scaling, Serving, Tenant
+from ridgeline.serving.simulate.setup import (
+    BEGINS_UNIX_S,
+    Engine,
+    Gateway,
+    Model,
+    Scaling,
+    Serving,
+    Tenant,
+)
+from ridgeline.serving.simulated_spec import Simulated
 from ridgeline.serving.spec import (
     FakeEngine,
     ModelSpec,
@@ -20,10 +40,8 @@ from ridgeline.serving.spec import (
     VllmEngine,
 )
 from ridgeline.serving.tenant_spec import TenantSpec
-from ridgeline.spec import HardwareSpec, Platform
+from ridgeline.spec import HardwareSpec, Platform, RegionSpec
 
-#: Monday, 00:00 UTC: when a simulation begins, for schedules.
-_BEGINS_UNIX_S = 345_600.0
 _BLOCK_TOKENS = 16
 #: What vLLM's scheduler takes in one step where nobody says: its default since V1.
 _VLLM_BATCHED_TOKENS = 8192
@@ -49,18 +67,53 @@ def serving_of(
 
     Raises SpecError for what the simulator does not model, CatalogError for unknown names.
     """
-    hardware = {one.name: one for one in platform.hardware}
-    given = machines or {}
+    given, there = machines or {}, _There.of(platform)
+    models = [kind for one in platform.models for kind in _kinds(one, there, given.get(one.name))]
+    check_devices(models, there.hardware)
     return Serving(
-        tuple(_model(one, hardware, given.get(one.name)) for one in platform.models),
-        tuple(_tenant(one) for one in platform.tenants),
+        tuple(models),
+        tuple(_tenant(one, platform.regions) for one in platform.tenants),
         Gateway(workers=platform.gateway.workers),
         seed=seed,
+        pools={one.name: one.gpus for one in platform.hardware},
+        regions=regions_of(platform.regions),
     )
 
 
-def _model(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine | None) -> Model:
-    engine = _engine(spec, hardware, given)
+@dataclass(frozen=True, slots=True)
+class _There:
+    """What models are placed on, and who may ask for them."""
+
+    hardware: Mapping[str, HardwareSpec]
+    regions: Sequence[RegionSpec]
+    tenants: Sequence[str]
+
+    @classmethod
+    def of(cls, platform: Platform) -> "_There":
+        """Of a platform."""
+        hardware = {one.name: one for one in platform.hardware}
+        return cls(hardware, platform.regions, [one.name for one in platform.tenants])
+
+
+def _kinds(spec: ModelSpec, there: _There, given: Machine | None) -> list[Model]:
+    """The model's own replicas, and those of its groups."""
+    told = spec.simulated or Simulated()
+    found = [with_role(_model(spec, there, given), told.role, told.prefill)]
+    for group in told.groups:
+        if group.on not in there.hardware:
+            raise SpecError(
+                f"{group.on!r} is no `hardware`",
+                where=f"models {spec.name}.simulated.groups {group.name}.on",
+                remedy=f"one of: {', '.join(there.hardware)}",
+            )
+        one = _model(grouped(spec, group), there, None)
+        one = replace(one, name=f"{spec.name}-{group.name}", serves=spec.name)
+        found.append(with_role(one, group.role, told.prefill))
+    return found
+
+
+def _model(spec: ModelSpec, there: _There, given: Machine | None) -> Model:
+    engine = with_simulated(_engine(spec, there.hardware, given), spec, there.tenants)
     replicas, scaling = spec.replicas, None
     if isinstance(spec.engine, UrlEngine):
         count = len(spec.engine.urls)
@@ -68,6 +121,7 @@ def _model(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine
         count = replicas.min
         if replicas.most > replicas.min:
             scaling = _scaling(spec)
+    on = None if spec.on is None else there.hardware[spec.on]
     return Model(
         spec.name,
         engine,
@@ -78,8 +132,14 @@ def _model(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine
         spec.routing.wait,
         replicas.slots or engine.max_seqs,
         spec.price.price,
-        _usd_per_hour(spec, hardware),
+        _usd_per_hour(spec, there.hardware),
+        place=place_of(on, _devices(spec), there.regions),
     )
+
+
+def _devices(spec: ModelSpec) -> int:
+    """Of one replica."""
+    return spec.engine.tensor_parallel if isinstance(spec.engine, ServerEngine) else 1
 
 
 def _scaling(spec: ModelSpec) -> Scaling:
@@ -87,7 +147,7 @@ def _scaling(spec: ModelSpec) -> Scaling:
     floors = [Floor(one.at, one.min) for one in scale.cron]
 
     def floor(now_s: float) -> int:
-        return floor_at(floors, scale.timezone, _BEGINS_UNIX_S + now_s) if floors else 0
+        return floor_at(floors, scale.timezone, BEGINS_UNIX_S + now_s) if floors else 0
 
     starts_s = sum(_start_s(spec).values())
     return Scaling(settings_of(spec.replicas, target_for(spec), starts_s), floor=floor)
@@ -146,18 +206,11 @@ def _machine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec]) -> Machine:
         )
     engine = spec.engine
     parallel, dtype, kind = 1, "bf16", "*"
+    kv_dtype, memory_share = "bf16", MEMORY_SHARE
     if isinstance(engine, ServerEngine):
-        if engine.memory_share is not None:
-            raise SpecError(
-                "is not simulated: caches get 90 % of the memory less the weights",
-                where=f"{where}.engine.memory_share",
-                remedy="leave it out",
-            )
         parallel, dtype, kind = engine.tensor_parallel, engine.dtype, engine.kind
-        if engine.kv_dtype != "auto":
-            raise SpecError(
-                "is not simulated", where=f"{where}.engine.kv_dtype", remedy="leave it out"
-            )
+        kv_dtype = _DTYPES.get(engine.kv_dtype, engine.kv_dtype)
+        memory_share = engine.memory_share or memory_share
     accelerator = hardware[spec.on].accelerator
     try:
         return machine(
@@ -166,6 +219,8 @@ def _machine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec]) -> Machine:
             tensor_parallel=parallel,
             dtype=_DTYPES.get(dtype, dtype),
             engine=kind,
+            kv_dtype=kv_dtype,
+            memory_share=memory_share,
         )
     except RidgelineError as error:
         if error.where:
@@ -214,15 +269,15 @@ def _usd_per_hour(spec: ModelSpec, hardware: Mapping[str, HardwareSpec]) -> Deci
     """What a replica costs: as said, else its accelerators."""
     if spec.replicas.usd_per_hour or spec.on is None:
         return spec.replicas.usd_per_hour
-    gpus = spec.engine.tensor_parallel if isinstance(spec.engine, ServerEngine) else 1
-    return gpus * hardware[spec.on].usd_per_gpu_hour
+    return _devices(spec) * hardware[spec.on].usd_per_gpu_hour
 
 
-def _tenant(spec: TenantSpec) -> Tenant:
-    if spec.all_limits.budget is not None:
-        raise SpecError(
-            "is not simulated yet: budgets run over days",
-            where=f"tenants {spec.name}.budget",
-            remedy="leave it out",
-        )
-    return Tenant(spec.name, spec.priority_class, spec.weight, spec.all_limits.limits)
+def _tenant(spec: TenantSpec, regions: Sequence[RegionSpec]) -> Tenant:
+    return Tenant(
+        spec.name,
+        spec.priority_class,
+        spec.weight,
+        spec.all_limits.limits,
+        home_of(spec.name, regions),
+        residency_of(spec.name, regions),
+    )

@@ -15,7 +15,7 @@ from ridgeline.serving.plan.steps import step_time
 from ridgeline.serving.policy.batch import Step
 
 #: The share of a device's memory that engines take for weights and cache together.
-_MEMORY_SHARE = 0.9
+MEMORY_SHARE = 0.9
 
 
 class StepSeconds(Protocol):
@@ -96,6 +96,8 @@ def machine(
     tensor_parallel: int = 1,
     dtype: str = "bf16",
     engine: str = "*",
+    kv_dtype: str = "bf16",
+    memory_share: float = MEMORY_SHARE,
 ) -> Machine:
     """A model of the catalog on devices of the catalog, timed by the fit that is nearest.
 
@@ -104,10 +106,15 @@ def machine(
     served, device = find_model(model), find_accelerator(accelerator)
     steps = _plain(
         step_time(
-            served, device, tensor_parallel=float(tensor_parallel), dtype=dtype, engine=engine
+            served,
+            device,
+            tensor_parallel=float(tensor_parallel),
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            engine=engine,
         )
     )
-    memory = _MEMORY_SHARE * _number(device.memory_bytes) * tensor_parallel
+    memory = memory_share * _number(device.memory_bytes) * tensor_parallel
     shape = steps.shape
     for_a_token = shape.kv_bytes_per_token + shape.window_bytes_per_token
     kv_tokens = int((memory - shape.weights_bytes) / max(for_a_token, 1.0))
@@ -117,7 +124,7 @@ def machine(
             where="--tensor-parallel",
             remedy="more devices, or another --dtype",
         )
-    return Machine(steps, kv_tokens, _number(served.kv_bytes_per_token("bf16")))
+    return Machine(steps, kv_tokens, _number(served.kv_bytes_per_token(kv_dtype)))
 
 
 def _plain(exact: StepTime) -> StepTime:

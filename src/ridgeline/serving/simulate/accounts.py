@@ -1,6 +1,7 @@
 """Limits and money of all tenants in virtual time: `policy.limits`, reserve and settle.
 
-Every gateway worker asks the same accounts, as they all ask one database.
+Every gateway worker asks the same accounts, as they all ask one database. Budgets follow the
+calendar from `setup.BEGINS_UNIX_S` on.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +19,14 @@ from ridgeline.serving.policy.limits import (
     reserve,
     settle,
 )
+from ridgeline.serving.policy.periods import Period, period
 from ridgeline.serving.policy.price import Price, charge, most
 from ridgeline.serving.simulate.asked import Asked
-from ridgeline.serving.simulate.setup import Model, Tenant
+from ridgeline.serving.simulate.setup import BEGINS_UNIX_S, Model, Tenant
+from ridgeline.timeline import NS
 
 _NOBODY = Tenant("")
+_BEGINS_NS = BEGINS_UNIX_S * NS
 
 
 class Accounts:
@@ -46,7 +50,9 @@ class Accounts:
         account = self._accounts.get(asked.tenant)
         if account is not None:
             limits = self._tenants[asked.tenant].limits
-            answer = reserve(account, limits, self._held(asked), now_ns)
+            now_ns += _BEGINS_NS
+            of = _period(account, limits, now_ns)
+            answer = reserve(account, limits, self._held(asked), now_ns, of)
             if not isinstance(answer, Granted):
                 return answer
             self._accounts[asked.tenant] = answer.account
@@ -59,7 +65,8 @@ class Accounts:
         self.open -= 1
         if (account := self._accounts.get(asked.tenant)) is not None:
             held = self._held(asked)
-            self._accounts[asked.tenant] = release(account, held, asked.reserved_ns, now_ns)
+            began_ns = asked.reserved_ns
+            self._accounts[asked.tenant] = release(account, held, began_ns, now_ns + _BEGINS_NS)
 
     def settle(self, asked: Asked, said_tokens: int, now_ns: int) -> Decimal:
         """It has used its prompt, and so much of an answer; what that costs."""
@@ -73,7 +80,8 @@ class Accounts:
             used = Use(asked.prompt_tokens, said_tokens, usd)
             held = self._held(asked)
             began_ns = asked.reserved_ns
-            self._accounts[asked.tenant] = settle(account, held, began_ns, used, now_ns)
+            after = settle(account, held, began_ns, used, now_ns + _BEGINS_NS)
+            self._accounts[asked.tenant] = after
         return usd
 
     def _held(self, asked: Asked) -> Use:
@@ -85,3 +93,11 @@ class Accounts:
 
     def _price(self, asked: Asked) -> Price:
         return self._models[asked.model].price
+
+
+def _period(account: Account, limits: Limits, now_ns: int) -> Period | None:
+    """That of the budget around now."""
+    budget = limits.budget
+    if budget is None or (account.period is not None and account.period.holds(now_ns)):
+        return account.period
+    return period(budget.per, budget.timezone, now_ns)
