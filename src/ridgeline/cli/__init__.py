@@ -15,6 +15,7 @@ from ridgeline.errors import RidgelineError
 VERBS = {
     "plan": ("plan", "Answer a question of capacity or cost, with the working."),
     "simulate": ("simulate", "Say what would happen, in virtual time."),
+    "trace": ("trace", "Say what a recorded trace is like: rate, bursts, sizes, reuse."),
     "catalog": ("catalog", "Look up models, accelerators, networks and fault codes."),
     "calibrate": ("calibrate", "Fit the step-time model to measured runs."),
     "check": ("check", "Recompute what is claimed, and say what holds."),

@@ -68,6 +68,7 @@ def test_a_request_is_one_line_that_says_who_what_where_and_how_long(file: Path)
         "admission": 1.0, "queue": 1.0, "route": 1.0, "prefill": 1.0, "decode": 5.0, "network": 1.0
     }  # fmt: skip
     assert line["reasons"] == {"route": "chat-0 is warm"}
+    assert (line["session"], line["prefix"]) == ("", "")
     assert "prompt" not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0
 
@@ -223,6 +224,16 @@ def test_a_disk_that_is_full_costs_lines_and_nothing_else(file: Path) -> None:
     log.write({"event": "test"})
     log.close()
     assert (log.dropped, told) == (1, [1])
+
+
+def test_a_prompt_is_in_the_log_as_every_eighth_hash_of_its_blocks_and_a_session_as_one() -> None:
+    one = exchange()
+    one.hashes, one.session = tuple(range(1, 25)), "search/user-7"
+    line = request_line(one)
+    assert line["prefix"] == f"{8:016x}{16:016x}{24:016x}"
+    assert len(line["session"]) == 16
+    one.session = "search/user-8"
+    assert request_line(one)["session"] != line["session"]
 
 
 def test_parts_of_a_request_that_never_came_far_still_add_up() -> None:

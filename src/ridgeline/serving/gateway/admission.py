@@ -86,6 +86,8 @@ class Admission:
         exchange.model = call.model
         settings = self.config.model(call.model)
         wanted = self._wanted(caller, call, body, headers, settings, exchange.id)
+        exchange.session, exchange.hashes = wanted.session, wanted.blocks.hashes
+        exchange.expected_tokens = wanted.input_tokens
         asked_most = call.most_tokens(path)
         most = (
             0

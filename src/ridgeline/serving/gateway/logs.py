@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
+from ridgeline.serving.gateway.prompt_blocks import as_logged
 from ridgeline.serving.gateway.record import MOST_TEXT_BYTES, Exchange
 from ridgeline.serving.gateway.redact import Redactor
 
@@ -164,6 +166,9 @@ def request_line(exchange: Exchange) -> dict[str, Any]:
         "split_s": exchange.split_s(),
         "rule": exchange.rule,
         "reasons": exchange.reasons,
+        "session": xxh3_64_hexdigest(exchange.session.encode()) if exchange.session else "",
+        "prefix": as_logged(exchange.hashes),
+        "expected_tokens": exchange.expected_tokens,
         "error": exchange.error[:300],
     }
 

@@ -15,6 +15,7 @@ from xxhash import xxh3_64_intdigest
 
 BLOCK_BYTES = 64  # about 16 tokens, the block of most engines
 MOST_BLOCKS = 4_096  # 256 KiB of text; what comes after it is not looked at
+_LOGGED = 8  # the log has one hash for so many blocks: 512 bytes, about 128 tokens
 
 _NOTHING = msgspec.Raw(b"")
 
@@ -66,6 +67,14 @@ def chained(text: bytes, seed: int) -> tuple[int, ...]:
         seed = xxh3_64_intdigest(text[start : start + BLOCK_BYTES], seed)
         found.append(seed)
     return tuple(found)
+
+
+def as_logged(hashes: tuple[int, ...]) -> str:
+    """The beginning of a prompt for the log, without its text: 16 hexadecimal digits for each hash.
+
+    A hash stands for all blocks before it too, so that few of them say what prompts have in common.
+    """
+    return "".join(f"{one:016x}" for one in hashes[_LOGGED - 1 :: _LOGGED])
 
 
 def _text(fields: _Fields) -> bytes:

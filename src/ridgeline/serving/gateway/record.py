@@ -32,7 +32,8 @@ class Exchange:
     replica's no: whether the client stayed to its end changes neither. `ended_ns` is 0 until the
     answer's end was sent, and so are the other times until what they name has happened. `reasons`
     has what each policy decided, by its name; `warm_tokens` of the prompt were believed to be in
-    the chosen replica's cache, `uncached_tokens` not, and `others` were there.
+    the chosen replica's cache, `uncached_tokens` not, and `others` were there. `session` is as the
+    client names it, `hashes` are of its prompt's blocks, which most likely has `expected_tokens`.
     """
 
     id: str
@@ -74,6 +75,9 @@ class Exchange:
     admitted_ns: int = 0
     dequeued_ns: int = 0
     sent_ns: int = 0
+    session: str = ""
+    hashes: tuple[int, ...] = ()
+    expected_tokens: int = 0
 
     def said(self, contents: int, now_ns: int) -> int:
         """New events with text arrived; gives the nanoseconds since those before (0: the first)."""

@@ -54,21 +54,30 @@ class Crowd:
     def __init__(self, model: str, manners: Manners | None) -> None:
         self._model = model
         self._manners = manners or Manners()
-        self._number = 0
+        self._number, self._stride = 0, 1
         self._again: dict[int, int] = {}
         self._world: World
 
+    def number(self, first: int, stride: int) -> None:
+        """Its requests get these numbers, so that other crowds can have those in between."""
+        self._number, self._stride = first, stride
+
     def asked(self, request: Request, block_tokens: int) -> Asked:
-        """The next request, with its prompt's full blocks as its engine has them."""
+        """The next request, with its prompt's full blocks as its engine has them.
+
+        It is of the model that it names itself, else of the crowd's.
+        """
         blocks: Sequence[int] = ()
+        model = request.model or self._model
         if request.blocks:
-            engine = self._world.model(self._model).engine
+            engine = self._world.model(model).engine
             whole = request.prompt_tokens // block_tokens
             blocks = regrouped(request.blocks[:whole], block_tokens, engine.block_tokens)
         asked = Asked(
-            self._number, self, self._model, request.prompt_tokens, request.output_tokens, blocks
-        )
-        self._number += 1
+            self._number, self, model, request.prompt_tokens, request.output_tokens, blocks,
+            request.tenant, request.session,
+        )  # fmt: skip
+        self._number += self._stride
         return asked
 
     def ask(self, asked: Asked) -> None:
@@ -216,9 +225,23 @@ class Talkers(Crowd):
         said = talk.turns[turn]
         asked = Asked(
             self._number, self, self._model, said.prompt_tokens, said.output_tokens, said.stream,
-            session=talk.name,
+            talk.tenant, talk.name,
         )  # fmt: skip
         self._turns[self._number] = talk, turn
-        self._number += 1
+        self._number += self._stride
         self._world.expected += 1
         self._world.at(at_ns, asked.number, self._ask_again, asked)
+
+
+class Several:
+    """Crowds that ask at the same time, each as if the others were not there."""
+
+    def __init__(self, crowds: Sequence[OpenLoop | ClosedLoop | Talkers]) -> None:
+        self._crowds = crowds
+
+    def begin(self, world: World) -> None:
+        """All of them begin."""
+        for place, crowd in enumerate(self._crowds):
+            crowd.number(place, len(self._crowds))
+        for crowd in self._crowds:
+            crowd.begin(world)

@@ -34,6 +34,7 @@ class Talk:
     at_s: float
     turns: tuple[Turn, ...]
     think_s: float = 0.0
+    tenant: str = ""
 
 
 def chats(
