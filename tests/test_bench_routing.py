@@ -1,3 +1,4 @@
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -130,3 +131,21 @@ def test_the_rules_bench_runs_every_rule_on_every_load(monkeypatch) -> None:
     record = routing_rules.measure(quick=True)
     assert len(record.rows) == 4 * len(routing_rules.RULES)
     assert {row.case.split(",")[0] for row in record.rows} == {"small"}
+
+
+def test_the_guide_prints_what_the_rules_did() -> None:
+    """Each cell is prompt tokens, load of the most loaded beside the mean, and p99 of TTFT."""
+    docs = Path(__file__).parent.parent / "docs"
+    rows = json.loads((docs / "results" / "routing-rules.json").read_text())["rows"]
+    found = {row["case"]: row["ours"] for row in rows}
+    loads = ("chats, one system prompt", "chats, full", "heavy tail")
+    lines = (docs / "guide" / "routing.md").read_text().splitlines()
+    table = [line.split(" | ") for line in lines if line.endswith(" ms |")]
+    assert len(table) == 6
+    for rule, *cells in table:
+        for load, cell in zip(loads, cells, strict=True):
+            case = f"{load}, {rule.strip('|` ')}"
+            tokens, even, ttft = cell.removesuffix(" |").split(" / ")
+            assert tokens == f"{found[f'{case}: prefilled']:,.0f}"
+            assert even == f"{found[f'{case}: max/mean load']:.2f}"
+            assert ttft == f"{found[f'{case}: TTFT p99']:,.0f} ms"

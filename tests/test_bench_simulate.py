@@ -18,13 +18,59 @@ def traces(tmp_path):
     return tmp_path
 
 
-def test_a_case_runs_with_jumps_and_without(traces):
+@pytest.fixture
+def loaded(traces):
+    """A small case with a target that nobody reaches."""
     case = simulate.Case("small", "small.csv", 2, 1e9)
-    row = simulate.speed(case, traces, 2, None)
+    return simulate.load(case, traces, None)
+
+
+def test_a_case_runs_with_jumps_and_without(loaded):
+    row = simulate.speed(loaded, 2)
     assert row.unit == "requests/s"
     assert row.absolute
     assert row.ok is False, "nobody does a billion"
     assert row.ours > 0
+
+
+def test_a_compiled_copy_runs_the_same_case_in_a_process_of_its_own(
+    loaded, traces, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(simulate, "CASES", (loaded.case,))
+    seen = []
+
+    def child(*arguments, path):
+        seen.append(path)
+        simulate.one(arguments[1])
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(simulate, "_child", child)
+    row = simulate.compiled_speed(loaded, tmp_path, traces, 1)
+    assert seen == [tmp_path]
+    assert "compiled" in row.case
+    assert row.ratio > 0
+
+
+def test_a_peer_is_timed_on_the_same_requests(loaded, monkeypatch):
+    given = []
+
+    def half_a_second(case):
+        given.append(case)
+        return 0.5
+
+    monkeypatch.setitem(simulate.PEERS, "vidur", half_a_second)
+    monkeypatch.setattr(simulate, "SLOW_PEER_REQUESTS", 20)
+    row = simulate.beside(loaded, "vidur", 1)
+    assert row.peer == 40.0
+    assert len(given[0].requests) == 20
+    assert given[0].replicas == 2
+
+
+def test_a_request_takes_so_long_among_more_replicas():
+    rows = simulate.fleets(5)
+    assert [row.case.split()[3] for row in rows] == ["1", "4", "16", "64"]
+    assert rows[1].ratio == 1.0
+    assert rows[-1].target == simulate.MORE_REPLICAS
 
 
 def test_twice_the_requests_is_a_ratio():

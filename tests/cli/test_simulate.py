@@ -88,11 +88,85 @@ def test_two_platforms_get_the_same_requests(files, tmp_path):
     args = (spec, "--rate", 3, "--requests", 60, "--seeds", 3, "--compare", slow)
     told = json.loads(run(*args, "--json").output)
     rows = {one["name"]: one for one in told["compared"]}
-    assert 0.005 < rows["TPOT p50 (s)"]["difference"]["mean"] < 0.007, "and prompts in between"
-    assert rows["TPOT p50 (s)"]["apart"]
-    assert "differs" in run(*args).output
-    same = json.loads(run(*args[:-1], spec, "--json").output)
-    assert not any(one["apart"] for one in same["compared"])
+    gap = rows["TPOT p50 (s)"]["differences"][0]
+    assert 0.005 < gap["mean"] < 0.007, "and prompts in between"
+    assert rows["TPOT p50 (s)"]["apart"] == [True]
+    output = run(*args).output
+    assert "slow.yaml is worse than p.yaml on" in output
+    assert "TPOT p99 by" in output
+    slow.write_text(SPEC)
+    same = json.loads(run(*args, "--json").output)
+    assert not any(any(one["apart"]) for one in same["compared"])
+    assert "All runs were the same, event by event" in run(*args).output
+
+
+def test_values_of_a_key_are_compared(files):
+    spec, _ = files
+    args = (spec, "--rate", 3, "--requests", 60, "--seeds", 3)
+    told = json.loads(run(*args, "--compare", "engine.step=10ms,15ms,20ms", "--json").output)
+    assert told["names"] == ["10ms", "15ms", "20ms"]
+    rows = {one["name"]: one for one in told["compared"]}
+    values = [one["mean"] for one in rows["TPOT p50 (s)"]["values"]]
+    assert values == sorted(values)
+    assert len(told["verdicts"]) == 2
+    assert "20ms is worse than 10ms" in told["verdicts"][1]
+    one = json.loads(run(*args, "--json").output)
+    assert one["digests"] == told["digests"][0], "which is what the spec has"
+
+
+def test_who_was_asked_before_is_not_compared_by_another_promise(files):
+    result = run(files[0], "--rate", 3, "--compare", "slo.ttft=1s,2s")
+    assert "the SLO is the measure" in str(result.exception)
+
+
+def test_the_fewest_replicas_are_found(files):
+    spec, _ = files
+    args = (spec, "--rate", 500, "--prompt", 16, "--output", 20, "--requests", 4000)
+    told = json.loads(run(*args, "--find", "replicas", "--json").output)
+    assert told["found"]["replicas"] == 2, "320 a second each at the very most"
+    assert "2 replicas keep the SLO" in run(*args, "--find", "replicas").output
+
+
+def test_a_page_is_written_and_stands_alone(files, tmp_path):
+    spec, trace = files
+    page = tmp_path / "page.html"
+    for more in ((), ("--compare", "engine.step=10ms,15ms")):
+        assert run(spec, "--trace", trace, "--html", page, *more).exit_code == 0
+        text = page.read_text()
+        assert text.startswith("<!doctype html>")
+        assert "What bound the engines" in text
+        assert text.count("<script") == 1
+    assert "15ms" in text
+
+
+def test_what_binds_and_the_oracle_are_told(files):
+    spec, trace = files
+    told = json.loads(run(spec, "--trace", trace, "--json").output)
+    assert sum(told["bound"]["all"].values()) == pytest.approx(1)
+    assert told["prefix_hit_rate"] == pytest.approx(told["oracle"]["unlimited"])
+    output = run(spec, "--trace", trace).output
+    assert "what bound the engines: " in output
+    assert "one without end 83.2%" in output
+
+
+def test_beyond_its_limit_no_percentile_is_printed(files):
+    spec, _ = files
+    args = (spec, "--rate", 400, "--prompt", 16, "--output", 20, "--requests", 5000)
+    result = run(*args)
+    assert result.exit_code == 1
+    assert "95 % interval" in result.output
+    assert "p99" not in result.output
+    assert json.loads(run(*args, "--json").output)["ttft_s"]["p99"] is None
+
+
+def test_ctrl_c_ends_it_cleanly(files, monkeypatch):
+    def interrupted(*_args, **_named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ridgeline.serving.simulate.world.simulate", interrupted)
+    result = run(files[0], "--rate", 3)
+    assert result.exit_code == 130
+    assert "of a part of a run nothing is told" in result.stderr
 
 
 def test_the_highest_rate_that_keeps_the_slo_is_found(files):
@@ -140,6 +214,13 @@ def test_a_closed_loop_and_a_fault(files):
         (("--rate", 1, "--fault", "dies,at=x"), "--fault"),
         (("--clients", 1, "--find", "rate"), "--find"),
         (("--rate", 1, "--find", "rate", "--model", "other"), "slo"),
+        (("--rate", 1, "--find", "rate", "--html", "x.html"), "--html"),
+        (("--rate", 1, "--html", "no/such/folder/x.html"), "--html"),
+        (("--rate", 1, "--find", "rate", "--compare", "replicas.min=1,2"), "--find"),
+        (("--rate", 1, "--seeds", 2, "--events", "x.jsonl"), "--events"),
+        (("--rate", 1, "--compare", "replicas.min=1"), "--compare"),
+        (("--rate", 1, "--compare", "a=1,2", "--compare", "b=1,2"), "one key"),
+        (("--rate", 1, "--compare", "nobody.yaml"), "nobody.yaml"),
     ],
 )
 def test_options_that_mean_nothing_are_errors(files, args, field):

@@ -89,3 +89,26 @@ def test_a_budget_is_a_limit():
 def test_a_model_on_nothing_has_no_times():
     with pytest.raises(SpecError, match="hardware"):
         serving_of(parse("models: [{name: a, model: smollm2-135m-instruct}]", name="p"))
+
+
+def test_our_engines_cache_and_types_are_as_told():
+    def tokens(told: str) -> int:
+        return serving(f"{{kind: ridgeline{told}}}").models[0].engine.machine.kv_tokens
+
+    assert tokens("") == 1_000_000_000 // 131_072  # 8 KV heads of 128, 32 layers, two, bf16
+    assert tokens(", kv_cache: 2GB") == 2_000_000_000 // 131_072
+    assert tokens(", kv_cache_dtype: int8") == pytest.approx(2 * tokens(""), abs=1)
+    assert tokens(", kv_cache: 2TB") < 1_000_000, "no more than there is"
+    slow, fast = (
+        serving(f"{{kind: ridgeline, dtype: {dtype}}}")
+        .models[0]
+        .engine.machine.steps.step_s(1, 500)
+        for dtype in ("bf16", "int8")
+    )
+    assert fast < slow
+
+
+@pytest.mark.parametrize("told", ["threads: 2", "kv_cache: 1kB"])
+def test_what_our_engine_cannot_be_simulated_with_is_an_error(told):
+    with pytest.raises(SpecError, match=told.split(":")[0]):
+        serving(f"{{kind: ridgeline, {told}}}")

@@ -1,28 +1,30 @@
 """`ridgeline simulate serving`: what would happen to a platform under a trace or a workload.
 
-Exit status: 0; 1 where an SLO is missed or the run is unstable; 2 bad input.
+Exit status: 0; 1 where an SLO is missed or the run is not in balance; 2 bad input; 130 after
+Ctrl-C.
 """
 
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ridgeline.cli.simulate_progress import Progress
+from ridgeline.cli.simulate_runs import Answer, Question, compared, found, many_runs, one_run
 from ridgeline.cli.simulate_text import lines
+from ridgeline.cli.traffic_options import traffic_of
+from ridgeline.cli.trouble_options import changed, fault
 from ridgeline.errors import SpecError
 
 if TYPE_CHECKING:
-    from ridgeline.serving.simulate.report import Slo
-    from ridgeline.serving.simulate.setup import Fault, Serving
+    from ridgeline.serving.simulate.setup import Serving
     from ridgeline.serving.simulate.traffic import Traffic
     from ridgeline.spec import Platform
 
-WORKLOAD_REQUESTS = 1_000
-#: Near its limit a platform's backlog grows slowly: that takes longer to be seen.
-SEARCHED_REQUESTS = 5_000
+INTERRUPTED = 130
 
 
 @click.group()
@@ -34,8 +36,13 @@ def simulate() -> None:
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--trace",
+    type=click.Path(path_type=Path),
+    help="A recorded trace, or `example`; else a workload is drawn.",
+)
+@click.option(
+    "--workload",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A recorded trace; else a workload is drawn.",
+    help="A file of streams: several models and tenants at once.",
 )
 @click.option(
     "--speed",
@@ -81,9 +88,24 @@ def simulate() -> None:
     "faults",
     multiple=True,
     metavar="FAULT",
-    help="dies,at=30 or slow,at=30,for=60,factor=3 or silent,at=30,for=60; number=0.",
+    help="dies,at=30 or slow,at=30,for=60,factor=3 or silent,at=30,for=60; number=0, kind=MODEL; "
+    "lost,region=eu,at=30,for=60.",
+)
+@click.option(
+    "--change",
+    "changes",
+    multiple=True,
+    metavar="CHANGE",
+    help="rollout,to=NEW.yaml,at=60 or rolling,to=NEW.yaml,at=60: the next version.",
 )
 @click.option("--model", help="Which model is asked; the first where not given.")
+@click.option("--tenants", help="Who asks, with shares: search:0.7,night:0.3.")
+@click.option(
+    "--step-times",
+    multiple=True,
+    metavar="[MODEL=]FILE",
+    help="Step times of a running engine, as `calibrate --from-live` wrote them.",
+)
 @click.option("--seed", default=0, show_default=True, type=int, help="Of all that is drawn.")
 @click.option(
     "--seeds",
@@ -94,191 +116,123 @@ def simulate() -> None:
 )
 @click.option(
     "--compare",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Another spec under the same requests.",
+    multiple=True,
+    metavar="SPEC | KEY=a,b",
+    help="Another spec under the same requests, or this one with each of these values of a key.",
 )
-@click.option("--find", type=click.Choice(["rate"]), help="The highest that keeps the SLO.")
+@click.option(
+    "--find",
+    type=click.Choice(["rate", "replicas"]),
+    help="The highest rate, or the fewest replicas, that keep the SLO.",
+)
 @click.option(
     "--events",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write each event to this file, as JSON lines.",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with pictures to this file; it stands alone.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @click.pass_context
 def serving(ctx: click.Context, /, spec: Path, as_json: bool, **given: Any) -> None:
     """Serve a trace or a workload with the platform of SPEC, in virtual time."""
+    from ridgeline.cli.simulate_page import write_page
     from ridgeline.spec import load
 
+    _check(given)
     platform = load(spec)
-    traffic = _traffic(platform, given)
-    slo = _slo(platform, traffic.model)
-    setup = _setup(platform, given)
-    seeds = range(given["seed"], given["seed"] + given["seeds"])
+    traffic = traffic_of(platform, given)
     began_s = time.perf_counter()
-    if given["find"]:
-        told = _found(setup, traffic, slo, seeds)
-    elif given["compare"]:
-        other = _setup(load(given["compare"]), given)
-        told = _compared(setup, other, traffic, slo, seeds)
-    elif len(seeds) > 1:
-        told = _many(setup, traffic, slo, seeds)
-    else:
-        told = _one(setup, traffic, slo, given["events"])
-    head = {"platform": platform.name, "model": traffic.model, "traffic": traffic.name}
-    told = {**head, **told, "wall_s": time.perf_counter() - began_s}
+    progress = Progress(_count(traffic))
+    try:
+        with progress:
+            answer = _answer(spec, platform, traffic, given, progress)
+    except KeyboardInterrupt:
+        at = f"after {progress.ended:,} requests, at {progress.virtual_s:,.0f} s of virtual time"
+        click.echo(f"stopped {at}; of a part of a run nothing is told", err=True)
+        ctx.exit(INTERRUPTED)
+    head = {"platform": platform.name, "model": ", ".join(traffic.models), "traffic": traffic.name}
+    told = {**head, **answer.told, "wall_s": time.perf_counter() - began_s}
+    if given["html"] is not None:
+        write_page(given["html"], told, answer.drawn, lines(told))
     click.echo(json.dumps(told, indent=1) if as_json else "\n".join(lines(told)))
     ctx.exit(0 if told["holds"] else 1)
 
 
-def _traffic(platform: "Platform", given: dict[str, Any]) -> "Traffic":
-    """What is asked. SpecError where the options do not go together."""
-    from ridgeline.serving.simulate.clients import Manners
-    from ridgeline.serving.simulate.profile import parse_profile
-    from ridgeline.serving.simulate.traffic import Loop, Seeded, Traffic
-    from ridgeline.workload import parse_arrivals, parse_sizes, read_trace
+def _answer(
+    spec: Path, platform: "Platform", traffic: "Traffic", given: dict[str, Any], progress: Progress
+) -> Answer:
+    """Whatever is asked for."""
+    seeds = range(given["seed"], given["seed"] + given["seeds"])
 
-    names = [one.name for one in platform.models]
-    model = given["model"] or names[0]
-    if model not in names:
+    def question(of: "Platform") -> Question:
+        return Question(of, _setup(of, given), traffic, seeds, progress.tick)
+
+    if given["find"]:
+        return found(question(platform), given["find"])
+    if given["compare"]:
+        named = _others(spec, platform, traffic.model, given["compare"])
+        return compared(list(named), [question(one) for one in named.values()])
+    if len(seeds) > 1:
+        return many_runs(question(platform))
+    return one_run(question(platform), given["events"])
+
+
+def _others(
+    spec: Path, platform: "Platform", model: str, compare: tuple[str, ...]
+) -> "dict[str, Platform]":
+    """What is compared, by name: values of one key, or this spec and others."""
+    from ridgeline.platform.variants import variants
+    from ridgeline.spec import load
+
+    keys = [one for one in compare if "=" in one and not Path(one).exists()]
+    if keys and len(compare) > 1:
         raise SpecError(
-            f"{model!r} is no model of the spec", where="--model", remedy=", ".join(names)
+            "one key at a time", where="--compare", remedy=f"{keys[0]}, or specs of your own"
         )
-    clients, rate = given["clients"], given["rate"]
-    loop = None if clients is None else Loop(clients, given["think_s"])
-    manners = Manners(given["retries"], given["patience_s"])
-    if given["trace"] is not None:
-        if rate is not None or given["profile"]:
-            raise SpecError("a trace has its own times", where="--rate", remedy="--speed")
-        trace = read_trace(given["trace"], speed=given["speed"], limit=given["requests"])
-        if loop is None and not trace.timed:
-            raise SpecError(
-                f"{trace.name} has no times", where="--trace", remedy="--clients N, a closed loop"
-            )
-        return Traffic(trace, model, loop, manners)
-    if given["profile"] and rate is None:
-        raise SpecError("needs a rate", where="--profile", remedy="--rate")
-    if (rate is None) == (loop is None):
-        raise SpecError("what is asked?", where="simulate", remedy="--trace, --rate or --clients")
-    source = Seeded(
-        parse_arrivals(given["arrivals"]),
-        parse_sizes(given["prompt"], where="--prompt"),
-        parse_sizes(given["output"], where="--output"),
-        rate or 0.0,
-        given["requests"] or (SEARCHED_REQUESTS if given["find"] else WORKLOAD_REQUESTS),
-        parse_profile(given["profile"]) if given["profile"] else None,
-    )
-    return Traffic(source, model, loop, manners)
+    if keys:
+        return {one.name: one.platform for one in variants(spec, keys[0], model)}
+    paths = [spec, *map(Path, compare)]
+    short = [path.name for path in paths]
+    names = short if len(set(short)) == len(short) else [str(path) for path in paths]
+    if len(set(names)) < len(names):
+        raise SpecError("a spec beside itself", where="--compare", remedy="another one")
+    return dict(zip(names, [platform, *(load(path) for path in paths[1:])], strict=True))
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Options that would mean nothing together; SpecError."""
+    if given["find"] and given["compare"]:
+        raise SpecError("one question at a time", where="--find", remedy="without --compare")
+    if given["html"] is not None and given["find"]:
+        raise SpecError("a search has no picture", where="--html", remedy="a run at what is found")
+    if given["html"] is not None and not given["html"].parent.is_dir():
+        raise SpecError(
+            f"the folder {given['html'].parent} does not exist",
+            where="--html",
+            remedy="one that does",
+        )
+    if given["events"] is not None and (given["find"] or given["compare"] or given["seeds"] > 1):
+        raise SpecError("events are of one run", where="--events", remedy="one seed, one platform")
+
+
+def _count(traffic: "Traffic") -> int:
+    """How many requests a run has; 0 where that is open."""
+    source = traffic.source
+    return getattr(source, "count", 0) or len(getattr(source, "requests", ()))
 
 
 def _setup(platform: "Platform", given: dict[str, Any]) -> "Serving":
     from ridgeline.platform.simulated import serving_of
+    from ridgeline.serving.simulate.calibrated import machine_of, step_times, with_ways
 
-    first = platform.models[0].name
-    faults = tuple(fault(text, given["model"] or first) for text in given["faults"])
-    return replace(serving_of(platform, seed=given["seed"]), faults=faults)
-
-
-def fault(text: str, model: str) -> "Fault":
-    """One of `--fault`: its kind, then KEY=VALUE; SpecError."""
-    from ridgeline.serving.simulate.setup import Fault, Trouble
-
-    kind, *parts = text.split(",")
-    values = {"at": 0.0, "for": 0.0, "factor": 1.0, "number": 0.0}
-    remedy = "dies,at=30 or slow,at=30,for=60,factor=3 or silent,at=30,for=60; number=0"
-    try:
-        trouble = Trouble(kind)
-        for part in parts:
-            key, _, value = part.partition("=")
-            if key not in values or not 0 <= float(value) < float("inf"):
-                raise ValueError(part)
-            values[key] = float(value)
-    except ValueError as error:
-        raise SpecError(f"{text!r} is no fault", where="--fault", remedy=remedy) from error
-    if (trouble is Trouble.SLOW) != (values["factor"] != 1.0) or not values["factor"]:
-        raise SpecError(f"{text!r}: a factor is of a slow one", where="--fault", remedy=remedy)
-    number = int(values["number"])
-    return Fault(values["at"], trouble, model, number, values["for"], values["factor"])
-
-
-def _slo(platform: "Platform", model: str) -> "Slo | None":
-    from ridgeline.serving.simulate.report import Slo
-
-    slo = next(one for one in platform.models if one.name == model).slo
-    return None if slo is None else Slo(slo.ttft, slo.tpot, slo.attainment)
-
-
-def _one(
-    setup: "Serving", traffic: "Traffic", slo: "Slo | None", events: Path | None
-) -> dict[str, Any]:
-    """One run."""
-    from ridgeline.serving.simulate.log import Log
-    from ridgeline.serving.simulate.report import by, report
-    from ridgeline.serving.simulate.world import simulate as simulate_serving
-
-    clients = traffic.clients(setup.seed)
-    if events is None:
-        outcome = simulate_serving(setup, clients)
-    else:
-        with events.open("w", encoding="utf-8") as file:
-            outcome = simulate_serving(setup, clients, Log(lambda line: _print(file, line)))
-    told = report(outcome, slo)
-    tenants = by(outcome, "tenant", slo)
-    if len(tenants) > 1:
-        told["tenants"] = tenants
-    kept = slo is None or told["slo"]["attainment"] >= slo.attainment
-    return {"seed": setup.seed, **told, "holds": bool(kept and told["stable"])}
-
-
-def _many(setup: "Serving", traffic: "Traffic", slo: "Slo | None", seeds: range) -> dict[str, Any]:
-    """One run for each seed, and what they say together."""
-    from ridgeline.serving.simulate.study import figures, interval, is_steady, runs
-
-    outcomes = runs(setup, traffic, seeds)
-    rows = [figures(one, slo) for one in outcomes]
-    told = {name: interval([row[name] for row in rows]) for name in rows[0]}
-    steady = sum(map(is_steady, outcomes))
-    kept = slo is None or told["within the SLO (share)"].mean >= slo.attainment
-    return {
-        "seeds": list(seeds),
-        "stable": steady,
-        "figures": {name: asdict(one) for name, one in told.items()},
-        "digests": [one.digest for one in outcomes],
-        "holds": bool(kept and steady == len(seeds)),
-    }
-
-
-def _compared(
-    first: "Serving", second: "Serving", traffic: "Traffic", slo: "Slo | None", seeds: range
-) -> dict[str, Any]:
-    """Two platforms under the same requests."""
-    from ridgeline.serving.simulate.study import compare, is_steady, runs
-
-    some = [runs(one, traffic, seeds) for one in (first, second)]
-    rows = compare(some[0], some[1], slo)
-    return {
-        "seeds": list(seeds),
-        "stable": [sum(map(is_steady, one)) for one in some],
-        "compared": [{**asdict(one), "apart": one.difference.is_apart()} for one in rows],
-        "holds": True,
-    }
-
-
-def _found(setup: "Serving", traffic: "Traffic", slo: "Slo | None", seeds: range) -> dict[str, Any]:
-    """The highest rate that keeps the SLO."""
-    from ridgeline.serving.simulate.study import find_rate
-
-    if slo is None:
-        raise SpecError(
-            "is missing", where=f"models {traffic.model}.slo", remedy="slo: {ttft: 1s, tpot: 50ms}"
-        )
-    try:
-        found = find_rate(setup, traffic, slo, seeds)
-    except ValueError as error:
-        raise SpecError(
-            str(error), where="--find rate", remedy="another workload or SLO"
-        ) from error
-    return {"seeds": list(seeds), "found": asdict(found), "holds": True}
-
-
-def _print(file: TextIO, line: str) -> None:
-    file.write(f"{line}\n")
+    model = given["model"] or platform.models[0].name
+    faults = tuple(fault(text, model) for text in given["faults"])
+    known = step_times(given["step_times"], tuple(one.name for one in platform.models))
+    machines = {name: machine_of(times) for name, times in known.items()}
+    serving = serving_of(platform, machines=machines, seed=given["seed"])
+    serving = changed(with_ways(serving, known), given["changes"], model)
+    return replace(serving, faults=faults)

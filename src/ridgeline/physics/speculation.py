@@ -47,3 +47,24 @@ def check_cost(batch: Number, checked: Number, critical: Number) -> Number:
     """
     plain = largest(memory=1.0, compute=batch / critical)
     return largest(memory=1.0, compute=batch * checked / critical) / plain
+
+
+@law
+def break_even_batch(critical: Number, kept: Number, checked: Number) -> Number:
+    """Sequences at which a step that checks so many tokens each gives as much as plain steps.
+
+    The draft is free, and both steps are bound by the weights: the plain one by reading them, the
+    other by multiplying with them.
+
+    Source: roofline model, Williams et al. 2009.
+    """
+    return critical * kept / checked
+
+
+@law
+def speculation_gain(kept: Number, plain_s: Number, checked_s: Number, drafts_s: Number) -> Number:
+    """Tokens a second with guesses, over those without.
+
+    Source: Leviathan et al. 2023, with the check's own time in place of a plain step's.
+    """
+    return kept * plain_s / (checked_s + drafts_s)

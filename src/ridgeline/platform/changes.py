@@ -188,6 +188,9 @@ _HOLDS = (
     (("replicas", "usd_per_hour"), "from this minute on"),
     (("replicas",), "at the autoscaler's next look"),
     (("routing",), "for the next request"),
+    (("simulated",), "for simulations only"),
+    (("on",), "for simulations only"),
+    (("slo",), "for simulations only"),
     (("price",), "for answers that end from now on"),
     (("max_output_tokens",), "for requests from now on"),
 )

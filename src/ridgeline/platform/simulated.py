@@ -159,12 +159,11 @@ def _engine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machin
         return Engine(given or _fake_machine(spec, engine), max_seqs=engine.max_seqs)
     on = given or _machine(spec, hardware)
     if isinstance(engine, RidgelineEngine):
-        blocks = engine.prefix_caching
         return Engine(
-            on,
+            on if given is not None else _with_cache(on, engine, spec.name),
             engine.max_seqs,
             engine.max_batched_tokens,
-            prefix_caching=blocks,
+            prefix_caching=engine.prefix_caching,
             max_model_len=engine.max_model_len,
             resumes=True,
         )
@@ -180,6 +179,24 @@ def _engine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machin
             ahead=bool(told["ahead"]),
         )
     return Engine(on, max_seqs=spec.replicas.slots or 256)
+
+
+def _with_cache(on: Machine, engine: RidgelineEngine, name: str) -> Machine:
+    """Our engine's cache is as large as it is told, and no larger than what is left."""
+    if engine.threads:
+        raise SpecError(
+            "is not simulated on accelerators of the catalog",
+            where=f"models {name}.engine.threads",
+            remedy="leave it out, or measure: ridgeline calibrate --from-live, then --step-times",
+        )
+    told = int(engine.kv_cache / on.cache_bytes_per_token)
+    if told < _BLOCK_TOKENS:
+        raise SpecError(
+            f"holds {told} tokens, less than a block",
+            where=f"models {name}.engine.kv_cache",
+            remedy="a larger one",
+        )
+    return replace(on, kv_tokens=min(on.kv_tokens, told))
 
 
 def _fake_machine(spec: ModelSpec, engine: FakeEngine) -> Machine:
@@ -207,7 +224,10 @@ def _machine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec]) -> Machine:
     engine = spec.engine
     parallel, dtype, kind = 1, "bf16", "*"
     kv_dtype, memory_share = "bf16", MEMORY_SHARE
-    if isinstance(engine, ServerEngine):
+    if isinstance(engine, RidgelineEngine):
+        dtype = engine.dtype
+        kv_dtype = _DTYPES.get(engine.kv_cache_dtype, engine.kv_cache_dtype)
+    elif isinstance(engine, ServerEngine):
         parallel, dtype, kind = engine.tensor_parallel, engine.dtype, engine.kind
         kv_dtype = _DTYPES.get(engine.kv_dtype, engine.kv_dtype)
         memory_share = engine.memory_share or memory_share

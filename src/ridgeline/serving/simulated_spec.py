@@ -54,6 +54,9 @@ class SimulatedSpeculation(Part):
         "measured", description="our engine's switch by measured steps, or in every step"
     )
     off_above: int = Field(0, ge=0, description="always: not with more sequences than this; 0: no")
+    expected: float | None = Field(
+        None, gt=0.1, lt=1, description="share that holds in health: lower by 0.1 is an alarm"
+    )
 
     @model_validator(mode="after")
     def _is_of_its_rule(self) -> Self:

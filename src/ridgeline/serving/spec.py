@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ridgeline.serving.schedule import check_cron, check_timezone
+from ridgeline.serving.simulated_spec import Simulated
 from ridgeline.serving.spec_part import Part
 from ridgeline.serving.tenant_spec import Count, PriceSpec, Usd
 from ridgeline.units import parse_bytes, parse_seconds
@@ -247,9 +248,17 @@ class Slo(Part):
 class Routing(Part):
     """How a replica is chosen for a request."""
 
-    policy: Literal["prefix-sticky", "least-load", "power-of-two", "session", "round-robin"] = (
-        Field("prefix-sticky", description="the rule")
-    )
+    policy: Literal[
+        "prefix-sticky",
+        "least-load",
+        "power-of-two",
+        "session",
+        "round-robin",
+        "sglang-cache-aware",
+        "dynamo-kv",
+        "llm-d-scorers",
+        "production-stack-prefix",
+    ] = Field("prefix-sticky", description="the rule; the last four are others', to compare with")
     wait: Seconds = Field(
         0.5, description="prefix-sticky: wait for a warm replica that a cold one may spare"
     )
@@ -276,6 +285,7 @@ class ModelSpec(Part):
         None, description="the `hardware` that plans and simulations take for it; `up` runs it here"
     )
     slo: Slo | None = None
+    simulated: Simulated | None = Field(None, description="for simulations: what `up` cannot know")
     replicas: Replicas = Field(default_factory=Replicas)
     routing: Routing = Field(default_factory=Routing)
     price: PriceSpec = Field(default_factory=PriceSpec)

@@ -92,7 +92,7 @@ def save(figure: Any, axes: Any, title: str, path: Path) -> None:
     write_whole(path, drawn.getvalue())
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, where: str = "--plot") -> None:
     """The whole file or none of it: written beside its place first, then moved there.
 
     Raises SpecError where that cannot be; what was there before is then as it was.
@@ -109,6 +109,6 @@ def write_whole(path: Path, content: bytes) -> None:
             beside_it.unlink(missing_ok=True)
         raise SpecError(
             f"{path} cannot be written ({error.strerror or error})",
-            where="--plot",
+            where=where,
             remedy="a folder that can be written, with room",
         ) from error

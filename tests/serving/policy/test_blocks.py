@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -409,3 +409,45 @@ def test_reserving_wastes_three_quarters_and_paging_one_and_a_half_per_cent() ->
     waste = waste_tokens(BlockBook(200 * 40, 16), range(404, 596))
     assert waste == 7.5
     assert waste / 500 == 0.015
+
+
+def test_what_gives_way_is_told_and_comes_back_by_restore():
+    book, gone = BlockBook(3, 4), []
+    book.on_evict = gone.append
+    beginning = [b"0", b"1", b"2"]
+    book.open("a", 12)
+    for index, digest in enumerate(beginning):
+        book.seal("a", index, digest)
+    book.close("a")
+    book.open("b", 8)
+    assert gone == [b"2", b"1"], "the end of a beginning goes first"
+    assert book.restore(beginning) == 0, "no room but the beginning's own"
+    book.close("b")
+    assert book.restore(beginning) == 2
+    assert book.cached(beginning) == 3
+    book.check()
+    book.open("c", 8)
+    assert book.cached(beginning) == 1, "it gives way from its end, as before"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6), st.booleans()), max_size=30),
+    st.integers(2, 8),
+)
+def test_a_book_that_restores_is_a_book(told, blocks):
+    book, gone = BlockBook(blocks, 1), set()
+    book.on_evict = gone.add
+    for number, (family, tokens, restores) in enumerate(told):
+        hashes = [b"%d.%d" % (family, place) for place in range(tokens)]
+        if restores:
+            before = book.cached(hashes)
+            free = book.free
+            restored = book.restore(hashes)
+            assert book.cached(hashes) == before + restored
+            assert book.free == free, "what is restored is idle"
+        elif (found := book.open(f"s{number}", tokens, hashes)) is not None:
+            for place in range(found, tokens):
+                book.seal(f"s{number}", place, hashes[place])
+            if number % 3:
+                book.close(f"s{number}")
+        book.check()

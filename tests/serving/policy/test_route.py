@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ridgeline.serving.policy.route import (
     FULL_KV,
+    OURS,
     RULES,
     STALE_NS,
     NoRoute,
@@ -39,6 +40,8 @@ fleets = st.lists(
         slots=st.integers(1, 200),
         uncached_tokens=st.integers(0, 10**6),
         kv_usage=st.one_of(st.none(), st.floats(0, 1)),
+        waiting=st.one_of(st.none(), st.integers(0, 100)),
+        prompt_tokens=st.integers(0, 10**6),
         adapters=st.sampled_from([frozenset(), frozenset({"lora"})]),
     ),
     max_size=8,
@@ -65,7 +68,7 @@ views = st.builds(
     now_ns=st.integers(0, 10**11),
     saturation=st.builds(Saturation, tokens=st.floats(0, 1e6)),
 )
-rules = pytest.mark.parametrize("rule", RULES)
+rules = pytest.mark.parametrize("rule", OURS)
 
 
 def fleet(*running: int, slots: int = 256) -> list[Replica]:
@@ -266,36 +269,6 @@ def test_an_adapter_draws_its_requests_to_where_it_is_loaded() -> None:
     seen[1].adapters = frozenset({"lora"})
     assert ask("prefix-sticky", seen, input_tokens=100).replica == "r0"
     assert ask("prefix-sticky", seen, input_tokens=100, adapter="lora").replica == "r1"
-
-
-def test_prefill_and_decode_load_end_apart_and_each_once() -> None:
-    one = Replica("r0", State.READY, M)
-    first, second = one.dispatched(300), one.dispatched(50)
-    assert (one.running, one.uncached_tokens, one.decoding) == (2, 350, 0)
-    first.prefilled()
-    first.prefilled()
-    assert (one.running, one.uncached_tokens, one.decoding) == (2, 50, 1)
-    second.finished()  # its client left before the first token
-    second.prefilled()
-    second.finished()
-    assert (one.running, one.uncached_tokens, one.decoding) == (1, 0, 1)
-    first.finished()
-    assert (one.running, one.uncached_tokens, one.decoding) == (0, 0, 0)
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from("dpf")), max_size=60))
-def test_whatever_happens_counters_end_at_zero_and_are_never_negative(events) -> None:
-    one, sent = Replica("r0"), {}
-    for slot, what in events:
-        if what == "d" and slot not in sent:
-            sent[slot] = one.dispatched(slot * 10)
-        elif slot in sent:
-            sent[slot].prefilled() if what == "p" else sent[slot].finished()
-        assert min(one.running, one.uncached_tokens, one.decoding) >= 0
-        assert one.decoding <= one.running
-    for each in sent.values():
-        each.finished()
-    assert (one.running, one.uncached_tokens, one.decoding) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(

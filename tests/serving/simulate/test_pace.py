@@ -1,5 +1,7 @@
 """Step times in whole femtoseconds: sums of runs are exact."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,3 +56,29 @@ def test_an_event_is_at_the_first_nanosecond_that_is_not_before(fs, ns):
 def test_a_machine_is_not_so_slow(factor):
     with pytest.raises(ValueError, match="times as slow"):
         Pace(PLAIN, factor)
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=9), st.integers(1, 6))
+def test_a_guess_is_a_row_more_that_reads_no_cache_of_its_own(contexts, guesses):
+    plain = decodes(contexts)
+    guessed = Step(
+        tuple(replace(one, count=1 + guesses, guesses=guesses) for one in plain.chunks),
+        (), (), (), (),
+    )  # fmt: skip
+    steps = machine("llama-3.1-8b", "h100-sxm").steps
+    rows, cached = float(len(contexts)), float(sum(contexts))
+    law_s = steps.step_s(rows, cached, rows * guesses, 0.0)
+    assert PACE.step_fs(guessed) == pytest.approx(law_s * FS, rel=1e-7)
+    assert PACE.step_fs(guessed) >= PACE.step_fs(plain)
+
+
+def test_more_time_a_step_is_in_all_of_a_run():
+    assert PACE.run_fs(3, 100, 7, 5) == PACE.run_fs(3, 100, 7) + 35
+    assert PACE.steps_within(3, 100, 7, PACE.run_fs(3, 100, 4, 10**12), 10**12) == 4
+    assert Pace(PLAIN, 3.0).stretched_fs(7) == 21
+    assert PACE.stretched_fs(7) == 7
+
+
+def test_a_prompts_time_is_that_of_a_step_with_it_alone():
+    prompt = Step((Chunk("a", 64, 100, True),), (), (), (), ())
+    assert PACE.prompt_fs(64, 100) == PACE.step_fs(prompt)

@@ -1,4 +1,4 @@
-"""Several runs: intervals, differences under the same chances, and the search for a limit."""
+"""Several runs: differences under the same chances, and what the parts of one run say."""
 
 from dataclasses import replace
 
@@ -6,11 +6,11 @@ import pytest
 from worlds import engine, model
 
 from ridgeline.serving.fake.timing import Machine, Plain
-from ridgeline.serving.simulate.report import Slo
+from ridgeline.serving.simulate.intervals import Interval
 from ridgeline.serving.simulate.setup import Serving
-from ridgeline.serving.simulate.study import Interval, compare, find_rate, interval, runs
-from ridgeline.serving.simulate.traffic import Loop, Seeded, Traffic
-from ridgeline.workload import parse_arrivals, parse_sizes
+from ridgeline.serving.simulate.study import compare, runs
+from ridgeline.serving.simulate.traffic import Seeded, Traffic
+from ridgeline.workload import Trace, parse_arrivals, parse_sizes
 
 SEEDED = Seeded(
     parse_arrivals("poisson"), parse_sizes("100", where=""), parse_sizes("20", where=""), 5.0, 200
@@ -18,55 +18,40 @@ SEEDED = Seeded(
 TRAFFIC = Traffic(SEEDED, "chat")
 
 
-def test_an_interval_is_students():
-    """Of 1, 2 and 3: the mean 2, and 4.303 x 1 / sqrt(3)."""
-    found = interval([1.0, 2.0, 3.0])
-    assert found.mean == 2.0
-    assert found.half == pytest.approx(2.4843, rel=1e-3)
-    assert interval([5.0]) == Interval(5.0, None)
-    assert not interval([5.0]).is_apart()
-    assert interval([1.0, 1.1, 0.9]).is_apart()
-
-
 def test_the_same_platform_differs_in_nothing():
     serving = Serving((model(),))
-    rows = compare(runs(serving, TRAFFIC, [0, 1, 2]), runs(serving, TRAFFIC, [0, 1, 2]), None)
-    assert all(one.difference == Interval(0.0, 0.0) for one in rows)
+    rows = compare([runs(serving, TRAFFIC, [0, 1, 2]) for _ in range(3)], None)
+    assert all(one.differences == (Interval(0.0, 0.0),) * 2 for one in rows)
 
 
 def test_common_chances_make_a_difference_sharper_than_its_parts():
     slower = model(engine=engine(machine=Machine(Plain(0.0105, 0.0001, 20_000.0), 40_000)))
     busy = Traffic(replace(SEEDED, rate_per_s=30.0, count=600), "chat")
     some = [runs(Serving((one,)), busy, range(5)) for one in (model(), slower)]
-    whole = next(one for one in compare(*some, None) if one.name == "whole p90 (s)")
-    assert whole.difference.is_apart()
-    assert whole.difference.half < whole.first.half
+    whole = next(one for one in compare(some, None) if one.name == "whole p90 (s)")
+    assert whole.differences[0].is_apart()
+    assert whole.differences[0].half < whole.values[0].half
 
 
-def test_a_rate_is_found_from_below_and_from_above():
-    """8 seats, 20 tokens of about 10.5 ms: about 38 requests a second are the most."""
-    patient = Serving((model(slots=1000),))
-    found = [
-        find_rate(
-            patient,
-            Traffic(replace(SEEDED, rate_per_s=rate, count=3000), "chat"),
-            Slo(0.5, 0.05),
-            [1],
-        )
-        for rate in (2.0, 500.0)
-    ]
-    for one in found:
-        assert 15 < one.kept_per_s < 38
-        assert one.kept_per_s < one.missed_per_s
-    assert found[0].kept_per_s == pytest.approx(found[1].kept_per_s, rel=0.1)
+def test_where_seeds_change_nothing_the_parts_of_a_run_stand_in_for_runs():
+    requests = tuple(SEEDED.requests(0, 1.0))
+    traced = Traffic(Trace("t", requests, 0, timed=True), "chat")
+    slower = model(engine=engine(machine=Machine(Plain(0.012, 0.0001, 20_000.0), 40_000)))
+    for seeds in ([0], [0, 1, 2]):
+        some = [runs(Serving((one,)), traced, seeds) for one in (model(), slower)]
+        rows = {one.name: one for one in compare(some, None)}
+        gap = rows["TPOT p50 (s)"].differences[0]
+        assert gap.is_apart()
+        assert gap.mean == pytest.approx(0.002, rel=0.1)
+        assert rows["TPOT p50 (s)"].values[0].half > 0
+        if len(seeds) == 1:
+            assert rows["replica-hours"].differences[0].half is None, "a run has one only"
 
 
-def test_what_has_no_rate_has_none_to_find():
-    closed = Traffic(SEEDED, "chat", Loop(4))
-    with pytest.raises(ValueError, match="have a rate"):
-        find_rate(Serving((model(),)), closed, Slo(1, 1), [0])
-    with pytest.raises(ValueError, match="thousandth"):
-        find_rate(Serving((model(),)), TRAFFIC, Slo(1e-6, 1e-6), [0])
+def test_of_a_short_run_nothing_is_known_of_chance():
+    few = Traffic(replace(SEEDED, count=50), "chat")
+    rows = compare([runs(Serving((model(),)), few, [0])] * 2, None)
+    assert all(gap.half is None for one in rows for gap in one.differences)
 
 
 def test_traffic_is_the_same_for_a_seed_and_faster_only_in_time():

@@ -5,11 +5,14 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from ridgeline.serving.fake.timing import Machine, Plain
+from ridgeline.serving.policy.acceptance_alarm import Expected
 from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.policy.rolling import Rolling
 from ridgeline.serving.policy.rollout import Plan
 from ridgeline.serving.policy.scale import Settings, Step
+from ridgeline.serving.simulate.adapters import Adapters
 from ridgeline.serving.simulate.clients import ClosedLoop, Manners, OpenLoop
+from ridgeline.serving.simulate.guesses import Guessing
 from ridgeline.serving.simulate.setup import (
     Change,
     Engine,
@@ -26,6 +29,7 @@ from ridgeline.serving.simulate.setup import (
     Tenant,
     Trouble,
 )
+from ridgeline.serving.simulate.tiers import Tier, Tiers
 from ridgeline.workload import Request
 
 MACHINE = Machine(Plain(0.01, 0.0001, 20_000.0), 40_000)
@@ -46,15 +50,48 @@ def engines(draw) -> Engine:
     """Engines that are short of blocks, seats or tokens."""
     steps = Plain(draw(st.floats(0.001, 0.05)), draw(st.floats(0, 0.001)), 5_000.0)
     return Engine(
-        Machine(steps, draw(st.integers(20, 120)) * 16),
+        Machine(steps, draw(st.integers(20, 120)) * 16, 100.0),
         max_seqs=draw(st.integers(1, 6)),
         max_batched_tokens=draw(st.sampled_from([8, 64, 512])),
-        prefix_caching=draw(st.booleans()),
         arrive_s=draw(st.sampled_from([0.0, 0.003])),
         deliver_s=draw(st.sampled_from([0.0, 0.002])),
         resumes=draw(st.booleans()),
         ahead=draw(st.booleans()),
+        guessing=draw(st.one_of(st.none(), st.none(), guessings())),
+        **{
+            "prefix_caching": draw(st.booleans()),
+            **draw(st.one_of(st.just({}), st.just({}), loads())),
+        },
     )
+
+
+@st.composite
+def guessings(draw) -> Guessing:
+    """Engines that guess, whatever it brings."""
+    rule = draw(st.sampled_from(["measured", "always"]))
+    return Guessing(
+        draw(st.sampled_from([0.0, 0.6, 1.0, {"": 0.3, "small": 0.9, "sql": 0.5}])),
+        draw(st.integers(1, 5)),
+        draw(st.sampled_from([0.0, 0.05])),
+        rule,
+        draw(st.integers(0, 4)) if rule == "always" else 0,
+        draw(st.sampled_from([None, Expected(0.7, false_once_in=100.0)])),
+    )
+
+
+@st.composite
+def loads(draw) -> dict:
+    """Something that has to be loaded: adapters, or what left the cache; or both."""
+    found = {}
+    if draw(st.booleans()):
+        shares = {"sql": 0.4, "code": 0.3, "law": 0.1}
+        found["adapters"] = Adapters(shares, draw(st.integers(1, 3)), 0.2, 0.001)
+    if not found or draw(st.booleans()):
+        found["prefix_caching"] = True
+        tiers = Tier("host", draw(st.sampled_from([1e3, 1e5])), 1e6), Tier("disk", 1e5, 1e5, 0.001)
+        rule = draw(st.sampled_from(["quicker", "load", "recompute"]))
+        found["tiers"] = Tiers(tiers[: draw(st.integers(1, 2))], rule)
+    return found
 
 
 @st.composite
@@ -108,7 +145,7 @@ def servings(draw) -> Serving:
 @st.composite
 def others(draw, one: Model) -> Model:
     """Another kind of replicas for the same name: elsewhere, of other machines, or on loan."""
-    engine = draw(engines())
+    engine = replace(draw(engines()), adapters=one.engine.adapters)
     place = Place(
         draw(st.sampled_from(["eu", "us"])),
         draw(st.sampled_from(["", "gpus"])),

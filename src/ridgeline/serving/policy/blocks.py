@@ -15,7 +15,7 @@ nothing is shared and nothing findable, whole tables are taken and given back in
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 
@@ -30,7 +30,9 @@ class Copy:
 class BlockBook:
     """The owner of `blocks` blocks of `block_size` tokens each.
 
-    With `caching` off nothing is ever found again; forks still share blocks.
+    With `caching` off nothing is ever found again; forks still share blocks. `on_evict` is told the
+    hash of each idle block that gives way: its content may be kept elsewhere, and come back by
+    `restore`.
     """
 
     def __init__(self, blocks: int, block_size: int, *, caching: bool = True) -> None:
@@ -38,6 +40,7 @@ class BlockBook:
             raise ValueError(f"{blocks} blocks of {block_size} tokens hold nothing; both need 1")
         self.blocks = blocks
         self.block_size = block_size
+        self.on_evict: Callable[[bytes], None] | None = None
         self._caching = caching
         self._tables: dict[str, list[int]] = {}
         self._references: dict[int, int] = {}  # of shared blocks: how many sequences hold it
@@ -179,6 +182,26 @@ class BlockBook:
         self._make_blank(carrier)
         self._carriers[digest] = block
 
+    def restore(self, hashes: Sequence[bytes]) -> int:
+        """A beginning's content was brought back: its blocks are idle, and findable from now on.
+
+        As many as fit without driving out their own beginning, counted from the first that is not
+        here. Returns how many.
+        """
+        leading = self._leading(hashes)
+        missing = hashes[len(leading) :]
+        self._touch(leading)
+        kept = sum(block in self._idle for block in leading)
+        blocks = self._take(min(len(missing), self.free - kept)) if self._caching else []
+        for block, digest in zip(blocks, missing, strict=False):
+            assert digest not in self._carriers, "what is here has all before it here"
+            self._hashes[block] = digest
+            self._carriers[digest] = block
+        for block in reversed(blocks):
+            self._idle[block] = None
+        self._touch(leading)
+        return len(blocks)
+
     def close(self, sequence: str) -> None:
         """Release a sequence's blocks; sealed ones stay findable until they are needed."""
         table = self._tables.pop(sequence)
@@ -188,6 +211,12 @@ class BlockBook:
                 self._release(block)
         else:
             self._blank += table
+
+    def _touch(self, beginning: Sequence[int]) -> None:
+        """These were used just now, if they are idle; the first is the last to give way."""
+        for block in reversed(beginning):
+            if block in self._idle:
+                self._idle.move_to_end(block)
 
     def _leading(self, hashes: Sequence[bytes]) -> list[int]:
         found = []
@@ -214,6 +243,8 @@ class BlockBook:
             del self._carriers[digest]
             self._hashes[block] = None
             taken.append(block)
+            if self.on_evict is not None:
+                self.on_evict(digest)
         return taken
 
     def _share(self, block: int) -> None:

@@ -116,25 +116,24 @@ def _pass_ends(full_after: dict[int, list[Sequence]], book: BlockBook, steps: in
 
     Blocks are taken all at once behind the last round, unless one is sealed before.
     """
-    size, ends = book.block_size, sorted(full_after.items())
-    in_order = [sequence for _, full in ends for sequence in full]
+    size = book.block_size
+    ends = [
+        (further, [one.id for one in full], [one for one in full if len(one.hashes) > one.sealed])
+        for further, full in sorted(full_after.items())
+    ]
     takers: list[str] = []
     done = 0
-    if not any(len(one.hashes) > one.sealed for one in in_order):
-        laps = max((steps - 1 - ends[-1][0]) // size + 1, 0)  # in which all of them go on
-        takers = [sequence.id for sequence in in_order] * laps
-        done = laps * size
     while done < steps:
-        for further, full in ends:
+        for further, names, sealing in ends:
             if done + further > steps:
                 break
-            for sequence in full:
+            for sequence in sealing:
                 if len(sequence.hashes) > sequence.sealed:
                     book.lengthen(takers)
                     takers = []
                     _seal_next(sequence, book)
             if done + further < steps:  # no decision is behind the last commit
-                takers += [sequence.id for sequence in full]
+                takers += names
         done += size
     book.lengthen(takers)
 

@@ -36,7 +36,7 @@ class Asked:
     it came to, `others` is how many requests were at its replica when it was sent there. `id` is
     its name in queues and schedulers. `away_ns` is one way to the region that answers it,
     and while it `travels` it is at no gateway. `brought` tokens of it were computed elsewhere than
-    where they are decoded, 0 if none were.
+    where they are decoded, 0 if none were. `adapter` is "" for the base model.
     """
 
     number: int
@@ -67,6 +67,7 @@ class Asked:
     gap_ns: int = 0
     away_ns: int = 0
     travels: bool = False
+    adapter: str = ""
     brought: int = 0
     id: str = ""
 

@@ -36,6 +36,19 @@ def check(serving: Serving) -> None:
                 remedy="one block size for all that serve one name",
             )
         _check_roles(name, kinds)
+        if len({_adapters_of(kind) for kind in kinds}) > 1:
+            raise SpecError(
+                "its kinds have different adapters, and a request needs its own wherever it goes",
+                where=f"models {name}",
+                remedy="the same adapters for all that serve one name",
+            )
+    for model in serving.models:
+        if model.engine.tiers is not None and not model.engine.prefix_caching:
+            raise SpecError(
+                "tiers keep what a prefix cache finds, and it has none",
+                where=f"models {model.name}",
+                remedy="prefix_caching: true, or no tiers",
+            )
     for tenant in serving.tenants:
         for region in tenant.residency or ():
             _known(region, regions, "region", f"tenants {tenant.name}.residency")
@@ -98,6 +111,11 @@ def _check_change(change: Change, models: Mapping[str, Model]) -> None:
             where="changes",
             remedy="replicas 0: the change starts them",
         )
+
+
+def _adapters_of(model: Model) -> tuple[tuple[str, float], ...]:
+    adapters = model.engine.adapters
+    return tuple(sorted(adapters.shares.items())) if adapters is not None else ()
 
 
 def _known(name: str, known: Sequence[str], what: str, where: str) -> None:

@@ -102,6 +102,7 @@ class Crowd:
             fresh = Asked(
                 asked.number, asked.client, asked.model, asked.prompt_tokens,
                 asked.output_tokens, asked.blocks, asked.tenant, asked.session, asked.at_ns,
+                adapter=asked.adapter,
             )  # fmt: skip
             at_ns = self._world.timeline.now_ns + round(max(asked.retry_after_s, 1.0) * NS)
             self._world.at(at_ns, asked.number, self._ask_again, fresh)

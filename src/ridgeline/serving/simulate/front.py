@@ -191,6 +191,7 @@ class Front:
         view.others = max(0, requests - view.running)
         view.kv_usage = kv_usage
         view.waiting = replica.engine.waiting
+        view.adapters = replica.adapters
         view.reported_ns = self._timeline.now_ns
 
     # A request comes, waits, is sent, and ends.
@@ -329,6 +330,7 @@ class Front:
             warm,
             bool(blocks) and self._index.continues(blocks),
             asked.session,
+            asked.adapter or None,
             chance=self._chances.bits(_DRAWN, asked.number, asked.tries) if draws else 0,
         )
         answer = route(View(rule, request, known, lane.last, now_ns, lane.saturation))

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from ridgeline.serving.fake.timing import machine
 from ridgeline.serving.policy.limits import Limits
-from ridgeline.serving.simulate.tenants import Outcome, Setup, Tenant, simulate
+from ridgeline.serving.simulate.asked import End
+from ridgeline.serving.simulate.outcome import Outcome, percentile
+from ridgeline.serving.simulate.tenants import Setup, Tenant, of, shared, tokens
 from ridgeline.workload import Sizes
 
 NOISY = "noisy"
@@ -42,6 +44,11 @@ class Alike:
             input_tokens_per_minute=round(requests * self.prompt.first),
             output_tokens_per_minute=round(requests * self.output.first),
         )
+
+    @property
+    def others(self) -> frozenset[str]:
+        """All but the noisy one."""
+        return frozenset(tenant.name for tenant in self.all()) - {NOISY}
 
     @property
     def request_limit(self) -> Limits:
@@ -86,7 +93,7 @@ def study(
     """One tenant grows `times` as large; and each way to hold it."""
     alike = alike or Alike()
     setup = Setup(machine("llama-3.1-8b", "h100-sxm"), lasts_s=lasts_s, seed=seed)
-    before = simulate(alike.all(), setup)
+    before = shared(alike.all(), setup)
     line = replace(setup, fair=False)
     ways = [
         _held("request limits", alike.all(times, alike.request_limit), line, before),
@@ -97,8 +104,8 @@ def study(
             "token limits, half as much again", alike.all(times, alike.quota(1.5)), setup, before
         ),
     ]
-    quiet = _others(before)
-    return Study(before.p99_s(quiet), before.first_p99_s(quiet), ways, alike.quota(), _fix(alike))
+    quiet = of(before, alike.others)
+    return Study(_p99_s(quiet), _first_p99_s(quiet), ways, alike.quota(), _fix(alike))
 
 
 def table(found: Study) -> str:
@@ -117,21 +124,27 @@ def table(found: Study) -> str:
 
 
 def _held(by: str, tenants: Sequence[Tenant], setup: Setup, before: Outcome) -> Held:
-    outcome, quiet, noisy = simulate(tenants, setup), _others(before), frozenset({NOISY})
-    p99_s = outcome.p99_s(quiet)
+    noisy = frozenset({NOISY})
+    others = frozenset(tenant.name for tenant in tenants) - noisy
+    after = shared(tenants, setup)
+    p99_s = _p99_s(of(after, others))
     return Held(
         by,
         p99_s,
-        p99_s / before.p99_s(quiet) - 1,
-        outcome.first_p99_s(quiet),
-        outcome.refused(quiet),
-        outcome.refused(noisy),
-        outcome.tokens(noisy) / before.tokens(noisy),
+        p99_s / _p99_s(of(before, others)) - 1,
+        _first_p99_s(of(after, others)),
+        of(after, others).count(End.REFUSED),
+        of(after, noisy).count(End.REFUSED),
+        tokens(of(after, noisy)) / tokens(of(before, noisy)),
     )
 
 
-def _others(outcome: Outcome) -> frozenset[str]:
-    return frozenset(one.tenant for one in outcome.asked) - {NOISY}
+def _p99_s(outcome: Outcome) -> float:
+    return percentile(outcome.e2e_s(), 0.99)
+
+
+def _first_p99_s(outcome: Outcome) -> float:
+    return percentile(outcome.ttft_s(), 0.99)
 
 
 def _fix(alike: Alike) -> str:

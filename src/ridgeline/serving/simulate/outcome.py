@@ -1,6 +1,6 @@
 """What came out of a simulation: a row for each request, and what the replicas cost.
 
-Rows are kept in columns of whole numbers, 112 bytes a request, so that a day of a million requests
+Rows are kept in columns of whole numbers, 120 bytes a request, so that a day of a million requests
 needs no gigabytes. Times of a request are from its client's asking, in seconds.
 """
 
@@ -21,7 +21,7 @@ Column = NDArray[np.int64]
 #: The columns, in order; `-1` where a request did not come so far.
 COLUMNS = (
     "number", "model", "tenant", "replica", "end", "at_ns", "sent_ns", "first_ns", "done_ns",
-    "prompt_tokens", "cached_tokens", "said_tokens", "tries", "gap_ns",
+    "prompt_tokens", "cached_tokens", "said_tokens", "tries", "gap_ns", "entered_ns",
 )  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class Rows:
                 asked.number, name(asked.model), name(asked.tenant), name(asked.replica),
                 asked.end, asked.at_ns, asked.sent_ns, asked.first_ns, asked.done_ns,
                 asked.prompt_tokens, asked.cached_tokens, asked.said, asked.tries, asked.gap_ns,
+                asked.entered_ns,
             )
         )  # fmt: skip
 

@@ -36,35 +36,60 @@ class Pace:
         return self._straight is not None
 
     def step_fs(self, step: Step) -> int:
-        """One step."""
-        straight = self._straight
-        if straight is None:
-            return round(self._machine.step_s(step) * self._slower * FS)
+        """One step. A guess costs its products; its attention hides in the reads of the cache."""
         decodes = cached = prompts = pairs = 0
         for chunk in step.chunks:
             count = chunk.count
             if count == 1 and chunk.samples:
                 decodes += 1
                 cached += chunk.start
+            elif chunk.guesses:
+                decodes += 1
+                cached += chunk.start
+                prompts += chunk.guesses
             else:
                 prompts += count
                 pairs += count * (chunk.start + count // 2)
-        return straight.step_fs(decodes, cached, prompts, pairs)
+        return self._counted_fs(decodes, cached, prompts, pairs)
 
-    def run_fs(self, sequences: int, cached_tokens: int, steps: int) -> int:
-        """So many decode steps in a row, of sequences with so many cached tokens at first."""
+    def prompt_fs(self, start: int, tokens: int) -> int:
+        """A step that computes so many prompt tokens behind `start`, and nothing else."""
+        return self._counted_fs(0, 0, tokens, tokens * (start + tokens // 2))
+
+    def stretched_fs(self, fs: int) -> int:
+        """What takes so long on a machine as fast as it should be."""
+        return fs if self._slower == 1.0 else round(fs * self._slower)
+
+    def _counted_fs(self, decodes: int, cached: int, prompts: int, pairs: int) -> int:
+        if self._straight is not None:
+            return self._straight.step_fs(decodes, cached, prompts, pairs)
+        step_s = self._machine.steps.step_s(
+            decodes or None,
+            cached if decodes else None,
+            prompts or None,
+            pairs / prompts if prompts else None,
+        )
+        return round(float(step_s) * self._slower * FS)
+
+    def run_fs(self, sequences: int, cached_tokens: int, steps: int, more_fs: int = 0) -> int:
+        """So many decode steps in a row, of sequences with so many cached tokens at first.
+
+        Each of them takes `more_fs` longer.
+        """
         straight = self._straight
         assert straight is not None, "only a line has a sum in closed form"
         more = sequences * (steps * (steps - 1) // 2)
-        once = straight.step_fs(sequences, 0, 0, 0)
+        once = straight.step_fs(sequences, 0, 0, 0) + more_fs
         return steps * once + straight.cached_fs * (steps * cached_tokens + more)
 
-    def steps_within(self, sequences: int, cached_tokens: int, steps: int, within_fs: int) -> int:
+    def steps_within(
+        self, sequences: int, cached_tokens: int, steps: int, within_fs: int, more_fs: int = 0
+    ) -> int:
         """How many of a run's steps have ended by then."""
         low, high = 0, steps
         while low < high:
             middle = (low + high + 1) // 2
-            if self.run_fs(sequences, cached_tokens, middle) <= within_fs:
+            if self.run_fs(sequences, cached_tokens, middle, more_fs) <= within_fs:
                 low = middle
             else:
                 high = middle - 1

@@ -9,12 +9,16 @@ from ridgeline.serving.policy.batch import Batcher, Limits
 from ridgeline.serving.policy.blocks import BlockBook
 from ridgeline.serving.policy.states import State
 from ridgeline.serving.simulate.asked import Asked, End
+from ridgeline.serving.simulate.chances import Chances
+from ridgeline.serving.simulate.guesses import Speculator
+from ridgeline.serving.simulate.lobby import Lobby
 from ridgeline.serving.simulate.log import Log
 from ridgeline.serving.simulate.pace import Pace, ns_after
 from ridgeline.serving.simulate.ranks import Kind, rank
 from ridgeline.serving.simulate.setup import Model, Role
 from ridgeline.serving.simulate.transfer import Egress
-from ridgeline.serving.simulate.virtual_engine import VirtualEngine, Work
+from ridgeline.serving.simulate.virtual_engine import VirtualEngine
+from ridgeline.serving.simulate.work import Work
 from ridgeline.timeline import NS, Timeline
 
 #: What is told of a request: that it has its first token, has ended, or is lost.
@@ -38,6 +42,7 @@ class VirtualReplica:
         ended: Told,
         lost: Told,
         hands_over: Told,
+        chances: Chances | None = None,
         jumps: bool = True,
         gaps: bool = False,
     ) -> None:
@@ -57,6 +62,14 @@ class VirtualReplica:
         )
         self._timeline = timeline
         self._log = log
+        if engine.guessing is not None:
+            drawn = chances or Chances(0)
+            self.engine.speculator = Speculator(engine.guessing, drawn, batcher, self._alarm)
+        if engine.tiers is not None or engine.adapters is not None:
+            self.engine.lobby = Lobby(
+                self.engine, number, timeline, book, self._told, adapters=engine.adapters,
+                tiers=engine.tiers, token_bytes=engine.machine.cache_bytes_per_token,
+            )  # fmt: skip
         self._took, self._prefilled, self._ended, self._lost = took, prefilled, ended, lost
         self._hands_over = hands_over
         self._egress = Egress(model.link, engine.machine.cache_bytes_per_token)
@@ -148,9 +161,23 @@ class VirtualReplica:
             1 if self._only_prefills(asked) else asked.output_tokens - asked.said,
             self._hashes(asked.blocks),
             brought=asked.brought,
+            adapter=asked.adapter,
+            tenant=asked.tenant,
         )
         asked.brought = 0
         self.engine.add(work)
+
+    @property
+    def adapters(self) -> frozenset[str]:
+        """Those that it has in memory."""
+        lobby = self.engine.lobby
+        return lobby.loaded if lobby is not None else frozenset()
+
+    def _told(self, kind: str, work_id: str, said: str) -> None:
+        self._log.wrote(self._timeline.now_ns, kind, work_id, self.name, said)
+
+    def _alarm(self, why: str) -> None:
+        self._log.wrote(self._timeline.now_ns, "alarm", self.name, why)
 
     def _begin(self, asked: Asked) -> None:
         """Its client gets the first token."""

@@ -15,6 +15,12 @@ from ridgeline.serving.policy.price import Price
 from ridgeline.serving.policy.rolling import Rolling
 from ridgeline.serving.policy.rollout import Plan
 from ridgeline.serving.policy.scale import Rule, Settings, scale
+from ridgeline.serving.simulate.adapters import Adapters
+from ridgeline.serving.simulate.guesses import Guessing
+from ridgeline.serving.simulate.tiers import Tiers
+
+#: A simulation begins on a Monday at 00:00 UTC, for schedules and budgets (Unix seconds).
+BEGINS_UNIX_S = 345_600
 
 _FREE = Price(Decimal(0), Decimal(0), Decimal(0))
 
@@ -39,6 +45,9 @@ class Engine:
     deliver_s: float = 0.0
     resumes: bool = False
     ahead: bool = False
+    guessing: Guessing | None = None
+    tiers: Tiers | None = None
+    adapters: Adapters | None = None
 
     @property
     def blocks(self) -> int:

@@ -1,60 +1,52 @@
-"""Several runs: over seeds with intervals, of two platforms side by side, and to find a limit.
+"""Several runs: over seeds with intervals, and of platforms side by side.
 
-Platforms are compared with common random numbers: under each seed both get the same requests, so
+Platforms are compared with common random numbers: under each seed all get the same requests, so
 that the interval of their difference is narrower than that of either (Law, Simulation Modeling and
-Analysis, 5th ed. 2015, chapter 11). Intervals are Student's, 95 %.
+Analysis, 5th ed. 2015, chapter 11). Where seeds change nothing, as of a trace under rules that draw
+nothing, the parts of the run stand in for runs (batch means). Intervals are Student's, 95 %.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
-from statistics import fmean, stdev
+from itertools import pairwise
 
-from ridgeline.serving.simulate.log import Log
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.serving.simulate.intervals import Interval, interval
+from ridgeline.serving.simulate.log import Log, Tick
 from ridgeline.serving.simulate.outcome import Outcome, percentile
 from ridgeline.serving.simulate.report import SHARES, Slo
+from ridgeline.serving.simulate.series import Series
 from ridgeline.serving.simulate.setup import Serving
-from ridgeline.serving.simulate.stability import balance
 from ridgeline.serving.simulate.traffic import Traffic
 from ridgeline.serving.simulate.world import simulate
 
-#: Student's t, 97.5 %, for 1, 2, ... degrees of freedom; from 30 on it is about the normal's.
-_T = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045,
-)  # fmt: skip
-_T_NORMAL = 1.96
+_PARTS = 10
+_LEAST_REQUESTS = 20  # of a part, for a percentile of its own
 
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean over seeds, and how far the true one may be on either side; None of one seed."""
-
-    mean: float
-    half: float | None
-
-    def is_apart(self) -> bool:
-        """Whether it does not hold 0."""
-        return self.half is not None and abs(self.mean) > self.half
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Of values of independent runs."""
-    if len(values) < 2:
-        return Interval(values[0], None)
-    freedom = len(values) - 1
-    t = _T[freedom - 1] if freedom <= len(_T) else _T_NORMAL
-    return Interval(fmean(values), t * stdev(values) / sqrt(len(values)))
+#: Figures of a whole run, which its parts do not have.
+WHOLE = ("replica-hours", "cost ($)")
 
 
 def runs(
-    serving: Serving, traffic: Traffic, seeds: Sequence[int], faster: float = 1.0
+    serving: Serving,
+    traffic: Traffic,
+    seeds: Sequence[int],
+    faster: float = 1.0,
+    *,
+    looked_at: bool = False,
+    tick: Tick | None = None,
 ) -> list[Outcome]:
-    """One run for each seed."""
+    """One run for each seed; the first one is `looked_at` over time."""
     return [
-        simulate(replace(serving, seed=seed), traffic.clients(seed, faster), Log())
-        for seed in seeds
+        simulate(
+            replace(serving, seed=seed),
+            traffic.clients(seed, faster),
+            Log(tick=tick),
+            Series() if looked_at and place == 0 else None,
+        )
+        for place, seed in enumerate(seeds)
     ]
 
 
@@ -78,82 +70,64 @@ def figures(outcome: Outcome, slo: Slo | None) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One figure of two platforms, and of their difference (second less first)."""
+    """One figure of several platforms, and of each one's difference from the first."""
 
     name: str
-    first: Interval
-    second: Interval
-    difference: Interval
+    values: tuple[Interval, ...]
+    differences: tuple[Interval, ...]
 
 
-def compare(first: Sequence[Outcome], second: Sequence[Outcome], slo: Slo | None) -> list[Compared]:
-    """Runs of the same seeds in the same order; figures that only one has are left out."""
-    told = [[figures(one, slo) for one in some] for some in (first, second)]
-    names = [name for name in told[0][0] if all(name in one for some in told for one in some)]
+def compare(some: Sequence[Sequence[Outcome]], slo: Slo | None) -> list[Compared]:
+    """Runs of the same seeds in the same order; figures that not all have are left out."""
+    means = [[figures(one, slo) for one in outcomes] for outcomes in some]
+    split = _parts(some)
+    parts = means if split is None else [[figures(one, slo) for one in ones] for ones in split]
+    every = [told for one in (*means, *parts) for told in one]
     rows = []
-    for name in names:
-        ones, others = ([one[name] for one in some] for some in told)
-        gaps = [other - one for one, other in zip(ones, others, strict=True)]
-        rows.append(Compared(name, interval(ones), interval(others), interval(gaps)))
+    for name in means[0][0]:
+        if not all(name in told for told in every):
+            continue
+        spread = means if split is None or name in WHOLE else parts
+        rows.append(_compared(name, means, spread))
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The highest rate at which an SLO is kept, and the lowest at which it was not."""
+def _compared(
+    name: str, means: list[list[dict[str, float]]], spread: list[list[dict[str, float]]]
+) -> Compared:
+    def of(ones: list[float], samples: list[float]) -> Interval:
+        return Interval(interval(ones).mean, interval(samples).half)
 
-    kept_per_s: float
-    missed_per_s: float
-    attainment: float
-    runs: int
-
-
-def keeps(outcomes: Sequence[Outcome], slo: Slo) -> tuple[bool, float]:
-    """Whether all seeds together got what was promised, in balance; and the share that did."""
-    shares = [float(one.met(slo.ttft_s, slo.tpot_s).mean()) for one in outcomes]
-    return fmean(shares) >= slo.attainment and all(map(is_steady, outcomes)), fmean(shares)
-
-
-def is_steady(outcome: Outcome) -> bool:
-    """Whether its backlog did not grow for as long as requests came."""
-    columns = outcome.columns
-    return balance(columns["at_ns"], columns["first_ns"], columns["done_ns"]).is_stable
+    whole = [[told[name] for told in one] for one in means]
+    samples = [[told[name] for told in one] for one in spread]
+    return Compared(
+        name,
+        tuple(of(one, sample) for one, sample in zip(whole, samples, strict=True)),
+        tuple(
+            of(_gaps(whole[0], one), _gaps(samples[0], sample))
+            for one, sample in zip(whole[1:], samples[1:], strict=True)
+        ),
+    )
 
 
-def find_rate(
-    serving: Serving, traffic: Traffic, slo: Slo, seeds: Sequence[int], *, within: float = 0.02
-) -> Found:
-    """Bisection over the rate, to a share of it; the same chances at every rate.
+def _gaps(first: list[float], other: list[float]) -> list[float]:
+    return [one - before for before, one in zip(first, other, strict=True)]
 
-    Raises ValueError where the traffic has no times, or where even a thousandth of it misses.
+
+def _parts(some: Sequence[Sequence[Outcome]]) -> list[list[Outcome]] | None:
+    """The parts of one run each, by its requests' numbers; None where seeds make a difference.
+
+    They do where some platform's runs differ. Of few requests there are no parts either.
     """
-    own = traffic.rate_per_s
-    if not own or traffic.loop is not None:
-        raise ValueError("only requests with times have a rate")
-    tried = 0
+    if any(len({one.digest for one in outcomes}) > 1 for outcomes in some):
+        return None
+    least = min(outcomes[0].requests for outcomes in some)
+    if least < _PARTS * _LEAST_REQUESTS:
+        return None
+    cuts = np.linspace(0, int(some[0][0].columns["number"].max()) + 1, _PARTS + 1)
+    return [_cut(outcomes[0], cuts) for outcomes in some]
 
-    def kept_at(faster: float) -> tuple[bool, float]:
-        nonlocal tried
-        tried += len(seeds)
-        return keeps(runs(serving, traffic, seeds, faster), slo)
 
-    low, high, share = 0.0, 1.0, 0.0
-    kept, found = kept_at(high)
-    while kept and high < 1024:
-        low, share, high = high, found, high * 2
-        kept, found = kept_at(high)
-    if not low:
-        low = high
-        while not kept and low > 1 / 1024:
-            high, low = low, low / 2
-            kept, share = kept_at(low)
-        if not kept:
-            raise ValueError("not even a thousandth of this rate keeps the SLO")
-    while high / low > 1 + within:
-        middle = sqrt(low * high)
-        kept, found = kept_at(middle)
-        if kept:
-            low, share = middle, found
-        else:
-            high = middle
-    return Found(low * own, high * own, share, tried)
+def _cut(outcome: Outcome, cuts: NDArray[np.float64]) -> list[Outcome]:
+    number = outcome.columns["number"]
+    return [outcome.where((number >= low) & (number < high)) for low, high in pairwise(cuts)]

@@ -8,33 +8,23 @@ that comes in between waits for the step that goes on, as it would at the real e
     run of k steps     |--1--|--2--|--3--|--4--| ... |--k--|
                                       ^ a request: the run ends with step 3, and the next decision
                                         has the request in it
+
+Where a `speculator` may guess it goes step by step, since each step is asked about; where it is off
+above a batch, it jumps. A `lobby` holds whoever has to wait for something to be loaded.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from ridgeline.physics.straight_steps import FS
 from ridgeline.serving.policy.batch import Batcher, Step
 from ridgeline.serving.policy.runs import Run
 from ridgeline.serving.simulate.gaps import Gaps
+from ridgeline.serving.simulate.guesses import Speculator
+from ridgeline.serving.simulate.lobby import Lobby
 from ridgeline.serving.simulate.pace import FS_IN_NS, Pace, ns_after
 from ridgeline.serving.simulate.ranks import Kind, rank
+from ridgeline.serving.simulate.work import Work
 from ridgeline.timeline import Timeline
-
-
-@dataclass(slots=True)
-class Work:
-    """A request as an engine sees it; `hashes` name its full blocks, those of its answer too.
-
-    It brings the cache of its first `brought` tokens with it.
-    """
-
-    id: str
-    prompt_tokens: int
-    output_tokens: int
-    hashes: Sequence[bytes] = ()
-    priority: int = 0
-    brought: int = 0
 
 
 class Listener(Protocol):
@@ -83,6 +73,8 @@ class VirtualEngine:
         self.steps = self.preemptions = 0
         self.busy_fs = 0
         self.meter: Metering | None = None
+        self.speculator: Speculator | None = None
+        self.lobby: Lobby | None = None
         #: Of the request that ended last, with `gaps`.
         self.gap_fs = 0
         self._timeline = timeline
@@ -98,6 +90,7 @@ class VirtualEngine:
         self._said: dict[str, None] = {}  # who has one
         self._step: Step | None = None  # what goes on: a step,
         self._run: Run | None = None  # or a run, of which this many steps are left to do
+        self._more_fs = 0  # what each step that goes on takes longer than its pace says
         self._since_fs = 0  # when it began; between two steps when the last one ended
         self._is_waking = False
         self._turn = 0  # what was put down for another turn is void
@@ -110,19 +103,33 @@ class VirtualEngine:
     @property
     def waiting(self) -> int:
         """Requests without one."""
-        return self.batcher.waiting + len(self._door) + len(self._hall)
+        outside = len(self._door) + len(self._hall)
+        if self.lobby is not None:
+            outside += len(self.lobby)
+        return self.batcher.waiting + outside
 
     def __contains__(self, work_id: str) -> bool:
         """Whether a request is there."""
-        return work_id in self._said or work_id in self._unsaid or self._is_outside(work_id)
+        if work_id in self._said or work_id in self._unsaid or self._is_outside(work_id):
+            return True
+        return self.lobby is not None and work_id in self.lobby
 
     def left(self, work_id: str) -> int:
         """How many tokens a request still gets."""
         at_door = self._door.get(work_id) or self._hall.get(work_id)
+        if at_door is None and self.lobby is not None:
+            at_door = self.lobby.get(work_id)
         return at_door.output_tokens if at_door else self.batcher.left(work_id)
 
     def add(self, work: Work) -> None:
         """A request has come."""
+        if self.lobby is not None:
+            self.lobby.add(work)
+        else:
+            self.enter(work)
+
+    def enter(self, work: Work) -> None:
+        """It is at the door, with all that it needs."""
         self._door[work.id] = work
         run = self._run
         if run is None:
@@ -135,6 +142,10 @@ class VirtualEngine:
         if self._is_outside(work_id):
             self._door.pop(work_id, None)
             self._hall.pop(work_id, None)
+            if self.lobby is not None:
+                self.lobby.gone(work_id)
+        elif self.lobby is not None and work_id in self.lobby:
+            self.lobby.drop(work_id)
         else:
             self.sync()
             self._forget(work_id)
@@ -142,6 +153,8 @@ class VirtualEngine:
     def die(self) -> None:
         """All is lost at once."""
         self.sync()
+        if self.lobby is not None:
+            self.lobby.close()
         self._door.clear()
         self._hall.clear()
         for work_id in [*self._said, *sorted(self._unsaid)]:
@@ -158,7 +171,7 @@ class VirtualEngine:
         ended = self._ended(run)
         self._turn += 1
         if ended:
-            self._commit_run(run, ended, self.pace.run_fs(run.sequences, run.cached_tokens, ended))
+            self._commit_run(run, ended, self._run_fs(run, ended))
             if ns_after(self._since_fs) == self._timeline.now_ns:  # the next is still to come
                 self._run = None
                 self._wake()
@@ -166,7 +179,7 @@ class VirtualEngine:
             run = self.batcher.run()
             assert run is not None, "a decision that repeats"
         self._run = Run(run.sequences, run.cached_tokens, 1)
-        self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, 1))
+        self._expect_end(self._run_fs(self._run, 1))
 
     def _ended(self, run: Run) -> int:
         """How many steps of a run have ended, the last one not counted.
@@ -175,18 +188,23 @@ class VirtualEngine:
         """
         until_ns = self._timeline.now_ns - (self._timeline.rank < self._ends)
         within_fs = until_ns * FS_IN_NS - self._since_fs
-        return self.pace.steps_within(run.sequences, run.cached_tokens, run.steps - 1, within_fs)
+        return self.pace.steps_within(
+            run.sequences, run.cached_tokens, run.steps - 1, within_fs, self._more_fs
+        )
+
+    def _run_fs(self, run: Run, steps: int) -> int:
+        return self.pace.run_fs(run.sequences, run.cached_tokens, steps, self._more_fs)
 
     def _shorten(self, run: Run) -> None:
         """The run ends with the step that goes on, for then there is more to decide."""
         ended = self._ended(run)
-        took_fs = self.pace.run_fs(run.sequences, run.cached_tokens, ended)
+        took_fs = self._run_fs(run, ended)
         if ended and ns_after(self._since_fs + took_fs) == self._timeline.now_ns:
             self.sync()  # none goes on: the next is decided at the end of this instant
             return
         self._turn += 1
         run.steps = ended + 1
-        self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, run.steps))
+        self._expect_end(self._run_fs(run, run.steps))
 
     def _wake(self) -> None:
         """Decide at this instant, after all that still happens in it."""
@@ -202,19 +220,35 @@ class VirtualEngine:
         now_ns = self._timeline.now_ns
         if ns_after(self._since_fs) != now_ns:  # it was idle; else it goes on where it was
             self._since_fs = now_ns * FS_IN_NS
-        if self._jumps and self.pace.is_straight:
+        if self._jumps and self.pace.is_straight and self._may_jump():
             run = self._run = self.batcher.run()
             if run is not None:
                 run.steps = 1 if self._hall else run.steps
-                self._expect_end(self.pace.run_fs(run.sequences, run.cached_tokens, run.steps))
+                if self.lobby is not None:
+                    self._more_fs = self.lobby.more_fs(self.batcher.running_ids, self.pace)
+                self._expect_end(self._run_fs(run, run.steps))
                 return
         step = self.batcher.decide()
         self.preemptions += len(step.preempted)
         for admitted in step.admitted:
             self._listener.admitted(admitted.id, admitted.cached_tokens)
         if step.chunks:
-            self._step = step
-            self._expect_end(self.pace.step_fs(step))
+            self._expect(step)
+
+    def _may_jump(self) -> bool:
+        return self.speculator is None or self.speculator.is_off(self.batcher.running)
+
+    def _expect(self, step: Step) -> None:
+        """The decided step begins, with guesses where they pay."""
+        more_fs = 0
+        if self.lobby is not None:
+            more_fs = self.lobby.more_fs([chunk.id for chunk in step.chunks], self.pace)
+        took_fs = self.pace.step_fs(step)
+        if self.speculator is not None:
+            step, drafts_fs = self.speculator.guessed(step, took_fs)
+            took_fs = self.pace.step_fs(step) + drafts_fs
+        self._step = step
+        self._expect_end(took_fs + more_fs)
 
     def _let_in(self) -> None:
         """Whoever is at the door is known to the scheduler from now on.
@@ -229,6 +263,8 @@ class VirtualEngine:
         else:
             entering, self._hall, self._door = {**self._hall, **self._door}, {}, {}
         for work in entering.values():
+            if self.speculator is not None:
+                self.speculator.enters(work.id, work.adapter, work.tenant)
             self.batcher.add(
                 work.id, work.prompt_tokens, work.output_tokens, work.hashes, work.priority,
                 work.brought,
@@ -262,7 +298,12 @@ class VirtualEngine:
         """A step has ended."""
         if self.meter is not None:
             self.meter.step(step, took_fs)
-        self.batcher.commit(step)
+        if self.speculator is None:
+            self.batcher.commit(step)
+        else:
+            self.batcher.commit(step, self.speculator.held_in(step))
+            if step.decodes:
+                self.speculator.stepped(step.tokens, took_fs / FS)
         self.steps += 1
         self.busy_fs += took_fs
         said = [chunk.id for chunk in step.chunks if chunk.samples]
@@ -282,14 +323,13 @@ class VirtualEngine:
 
     def _commit_run(self, run: Run, times: int, took_fs: int) -> None:
         """So many of a run's steps have ended. Of one step the pace may be another one by now."""
-        sequences, cached = run.sequences, run.cached_tokens
         if self.meter is not None:
             self.meter.run(run, times, took_fs)
         if self._gaps is not None:
             first_fs = last_fs = took_fs
             if times > 1:
-                first_fs = self.pace.run_fs(sequences, cached, 1)
-                last_fs -= self.pace.run_fs(sequences, cached, times - 1)
+                first_fs = self._run_fs(run, 1)
+                last_fs -= self._run_fs(run, times - 1)
             self._gaps.saw(self.batcher.running_ids, self._since_fs, took_fs, first_fs, last_fs)
         self.batcher.advance(times)
         self.steps += times
@@ -304,4 +344,8 @@ class VirtualEngine:
         self._said.pop(work_id, None)
         self._unsaid.discard(work_id)
         self.gap_fs = self._gaps.pop(work_id) if self._gaps is not None else 0
+        if self.speculator is not None:
+            self.speculator.leaves(work_id)
         self.batcher.finish(work_id)
+        if self.lobby is not None:
+            self.lobby.gone(work_id)

@@ -105,7 +105,14 @@ class World:
             asked.at_ns = now_ns
         self.open += 1
         model = asked.model
-        self.log.wrote(now_ns, "asked", asked.id, model, asked.prompt_tokens, asked.output_tokens)
+        if (adapters := self.model(model).engine.adapters) is not None:
+            adapters.dress(asked, self.chances)
+        if self._series is not None:
+            self._series.came(asked)
+        self.log.wrote(
+            now_ns, "asked", asked.id, model, asked.prompt_tokens, asked.output_tokens,
+            asked.tenant, asked.session,
+        )  # fmt: skip
         self._regions.send(asked)
 
     def leave(self, asked: Asked, reason: str) -> None:
@@ -216,7 +223,7 @@ class World:
         replica = VirtualReplica(
             len(self._replicas), name, model, self._paces[model.name], self.timeline, self.log,
             prefilled=self._prefilled, ended=self._answered, lost=self._lost, took=self._took,
-            hands_over=self._hand_over,
+            hands_over=self._hand_over, chances=self.chances,
             jumps=self.serving.jumps, gaps=self.serving.gaps,
         )  # fmt: skip
         self._replicas[name] = replica
@@ -300,6 +307,8 @@ class World:
             assert not replica.requests, f"{name} has {replica.requests} requests"
             replica.engine.batcher.book.check()
             assert not replica.engine.batcher.book.used, f"{name} holds blocks"
+            if replica.engine.lobby is not None:
+                replica.engine.lobby.check()
 
 
 def simulate(
