@@ -9,6 +9,7 @@ from ridgeline.serving.policy.acceptance_alarm import Expected
 from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.policy.rolling import Rolling
 from ridgeline.serving.policy.rollout import Plan
+from ridgeline.serving.policy.route import RULES
 from ridgeline.serving.policy.scale import Settings, Step
 from ridgeline.serving.simulate.adapters import Adapters
 from ridgeline.serving.simulate.clients import ClosedLoop, Manners, OpenLoop
@@ -112,7 +113,7 @@ def servings(draw) -> Serving:
         draw(st.integers(1, most)),
         draw(st.sampled_from([None, Scaling(settings_)])),
         {"start": draw(st.sampled_from([0.0, 3.0]))},
-        draw(st.sampled_from(["prefix-sticky", "least-load", "power-of-two", "round-robin"])),
+        draw(st.sampled_from(sorted(RULES))),
         slots=draw(st.integers(1, 8)),
         place=Place("eu"),
         drain_s=draw(st.sampled_from([1.0, 600.0])),

@@ -269,7 +269,7 @@ class Fleet:
         chosen = self._replicas[answer.replica]
         others = chosen.view.running
         self._index.record(chosen.id, wanted.blocks.hashes)
-        sent = chosen.took(answer.uncached_tokens)
+        sent = chosen.took(answer.uncached_tokens, wanted.input_tokens)
         self.does(chosen)
         return Dispatch(self, chosen, answer, sent, detail, now_ns, others)
 

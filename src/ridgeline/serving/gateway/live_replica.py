@@ -50,11 +50,11 @@ class LiveReplica:
         """Its name on this platform."""
         return self.address.id
 
-    def took(self, uncached_tokens: int) -> Sent:
+    def took(self, uncached_tokens: int, prompt_tokens: int = 0) -> Sent:
         """A request was sent there; in the same breath as the decision."""
         self.requests += 1
         self.idle.clear()
-        return self.view.dispatched(uncached_tokens)
+        return self.view.dispatched(uncached_tokens, prompt_tokens)
 
     def gave_back(self, sent: Sent) -> None:
         """A request there has ended, however it did."""

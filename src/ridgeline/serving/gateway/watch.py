@@ -105,6 +105,7 @@ class Watch:
         ours = max(running_before, replica.view.running)  # both ends of the look: never too many
         replica.view.others = max(0, (load.running or 0) + (load.waiting or 0) - ours)
         replica.view.kv_usage = load.kv_usage
+        replica.view.waiting = load.waiting
         replica.view.adapters = load.adapters
         if load.kv_tokens:
             self._resize(replica.id, load.kv_tokens // BLOCK_TOKENS)

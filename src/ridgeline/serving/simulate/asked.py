@@ -36,7 +36,8 @@ class Asked:
     it came to, `others` is how many requests were at its replica when it was sent there. `id` is
     its name in queues and schedulers. `away_ns` is one way to the region that answers it,
     and while it `travels` it is at no gateway. `brought` tokens of it were computed elsewhere than
-    where they are decoded, 0 if none were. `adapter` is "" for the base model.
+    where they are decoded, 0 if none were. `adapter` is "" for the base model. It `is_seated`
+    once a replica has begun with it.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Asked:
     travels: bool = False
     adapter: str = ""
     brought: int = 0
+    is_seated: bool = False
     id: str = ""
 
     def __post_init__(self) -> None:

@@ -344,6 +344,7 @@ class Front:
         asked.sent_ns, asked.replica = now_ns, answer.replica
         asked.tries += 1
         asked.brought = 0
+        asked.is_seated = False
         lane.replicas[answer.replica].take(asked)
         return True
 

@@ -125,7 +125,8 @@ class VirtualReplica:
     def admitted(self, work_id: str, cached_tokens: int) -> None:
         """It has a seat; what a preempted one finds again of its own is no cached prompt."""
         asked = self._there[work_id]
-        if asked.first_ns < 0:  # else it is decoded here
+        if not asked.is_seated:
+            asked.is_seated = True
             asked.cached_tokens = min(cached_tokens, asked.prompt_tokens)
 
     def first_token(self, work_id: str) -> None:
