@@ -38,8 +38,15 @@ setup-dev: .venv/.setup-dev  ## the same, and what tests and linters need
 up: .venv/.setup  ## serve the default model at http://127.0.0.1:8000
 	@$(BIN)/ridgeline up
 
+# Tests that only compute go beside those that start servers: of two cores those wait on one.
+COMPUTE := $(addprefix tests/,catalog fleet physics training workload serving/plan serving/policy serving/simulate)
+COMPUTED := build/tests-that-compute.txt
+
 test: .venv/.setup-dev  ## all tests but the slow ones
-	$(PYTEST) -m 'not slow'
+	@mkdir -p $(dir $(COMPUTED))
+	@$(PYTEST) -m 'not slow' $(COMPUTE) >$(COMPUTED) 2>&1 & computing=$$!; \
+	  $(PYTEST) -m 'not slow' $(addprefix --ignore=,$(COMPUTE)); others=$$?; \
+	  wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((others | computed))
 
 chaos: .venv/.setup-dev  ## gateway workers and replicas killed at random under 2,000 requests: every oracle holds
 	$(BIN)/python tests/chaos/run.py

@@ -34,7 +34,7 @@ class StepByStep:
     url = "http://server"
 
     def __init__(self, most_seqs: int = 64) -> None:
-        book = BlockBook(4000, 16, caching=False)
+        book = BlockBook(4000, 16)
         self.batcher = Batcher(Limits(most_seqs, EXTENT.step_tokens), book)
         self.machine = Machine(TRUE, 64_000)
         self.came = asyncio.Event()
@@ -60,15 +60,19 @@ class StepByStep:
 
     async def send(self, prompt: str, output_tokens: int, origin_s: float) -> Answer:
         loop = asyncio.get_running_loop()
-        sent_s, name, tokens = loop.time(), f"r{len(self.ends)}", len(prompt.split())
+        sent_s, name, words = loop.time(), f"r{len(self.ends)}", prompt.split()
+        tokens, cached = len(words), 0
         self.times_s[name], self.ends[name] = [], loop.create_future()
         await asyncio.sleep(THERE_S)
-        self.batcher.add(name, tokens, output_tokens)
+        whole = range(16, tokens + 1, 16)
+        hashes = [" ".join(words[:end]).encode() for end in whole]
+        cached = 16 * self.batcher.book.cached(hashes[: (tokens - 1) // 16])
+        self.batcher.add(name, tokens, output_tokens, hashes)
         self.came.set()
         await self.ends[name]
         await asyncio.sleep(BACK_S)
         return Answer(
-            sent_s, loop.time(), tuple(self.times_s[name]), tokens, output_tokens, None, "", ""
+            sent_s, loop.time(), tuple(self.times_s[name]), tokens, output_tokens, cached, "", ""
         )
 
 
@@ -103,6 +107,8 @@ def test_every_step_is_found_as_it_is(fitted):
     for tokens in (16, 100, 256):
         alone = None, None, tokens, tokens / 2
         assert table.step_s(*alone) == pytest.approx(TRUE.step_s(*alone), rel=0.02)
+        warm = None, None, tokens, 400.0
+        assert table.step_s(*warm) == pytest.approx(TRUE.step_s(*warm), rel=0.03)
         mixed = 8, 8 * 60.0, tokens - 8, tokens / 2
         assert table.step_s(*mixed) == pytest.approx(TRUE.step_s(*mixed), rel=0.02)
 
@@ -157,6 +163,11 @@ def test_through_a_gateway_two_engines_are_found_as_one_and_what_it_adds(virtual
     table = fit_table(seen, POINTS).table
     for asked in ((1, 50.0), (8, 8 * 300.0), (16, 16 * 100.0)):
         assert table.step_s(*asked) == pytest.approx(TRUE.step_s(*asked), rel=0.02)
+
+
+def test_a_time_that_is_too_short_for_every_kind_is_said(virtually):
+    with pytest.raises(BenchError, match=r"the time was over before [0-9]+ of"):
+        profiled(virtually, 2.0)
 
 
 async def test_an_engine_that_fails_is_no_engine_to_believe(fake):

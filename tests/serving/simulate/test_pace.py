@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ridgeline.physics.step_table import StepTable
 from ridgeline.physics.straight_steps import FS
 from ridgeline.serving.fake.timing import Machine, Plain, machine
 from ridgeline.serving.policy.batch import Chunk, Step
+from ridgeline.serving.simulate.clients import OpenLoop
 from ridgeline.serving.simulate.pace import Pace, ns_after
+from ridgeline.serving.simulate.setup import Engine, Model, Serving
+from ridgeline.serving.simulate.world import simulate
+from ridgeline.workload import Request
 
 PACE = Pace(machine("llama-3.1-8b", "h100-sxm"))
 PLAIN = Machine(Plain(0.01, 0.001, 10_000.0), 1_000)
@@ -82,3 +87,18 @@ def test_more_time_a_step_is_in_all_of_a_run():
 def test_a_prompts_time_is_that_of_a_step_with_it_alone():
     prompt = Step((Chunk("a", 64, 100, True),), (), (), (), ())
     assert PACE.prompt_fs(64, 100) == PACE.step_fs(prompt)
+
+
+TABLE = StepTable((1, 3, 8, 64), (0.007, 0.0081, 0.0107, 0.031), 1.7e-4, 1.23e-6, 3e-8)
+
+
+def test_measured_step_times_are_jumped_over_and_nothing_differs():
+    machine = Machine(TABLE, 8000)
+    assert Pace(machine).is_straight
+    requests = [Request(0.013 * n, 20 + 37 * n % 300, 5 + 11 * n % 90) for n in range(60)]
+    serving = Serving((Model("m", Engine(machine, max_seqs=12)),))
+    jumped, stepped = (
+        simulate(replace(serving, jumps=jumps), OpenLoop(requests, "m")) for jumps in (True, False)
+    )
+    assert jumped.digest == stepped.digest
+    assert jumped.replicas[0].busy_s == stepped.replicas[0].busy_s

@@ -13,8 +13,8 @@ where their gateway is on it too, batches are asked through it: it passes on eac
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import mean, median
 from typing import TypeVar
 
@@ -71,7 +71,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`sequences` decode behind `context` tokens each; a `prompt` comes to them, or alone."""
+    """`sequences` decode behind `context` tokens each; a `prompt` comes to them, or alone.
+
+    One alone that has a longer `context` than usual has it in the cache, if there is one.
+    """
 
     sequences: int = 0
     context: int = SHORT_TOKENS
@@ -81,7 +84,13 @@ class Round:
     def what(self) -> str:
         """In words."""
         decode = f"{self.sequences} x {self.context}" if self.sequences else ""
-        return " + ".join(part for part in (decode, str(self.prompt or "")) if part)
+        cached = f"({self.context})" if self.is_warm else ""
+        return " + ".join(part for part in (decode, cached, str(self.prompt or "")) if part)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether its beginning is cached."""
+        return not self.sequences and self.context > SHORT_TOKENS
 
 
 def rounds(extent: Extent) -> list[Round]:
@@ -96,6 +105,7 @@ def rounds(extent: Extent) -> list[Round]:
         *(Round(one) for one in batches),
         *(Round(count, one) for one in contexts for count in (1, some)),
         *(Round(prompt=one) for one in prompts),
+        *(Round(context=extent.context_tokens // 2, prompt=one) for one in (64, 192)),
         *(Round(count, prompt=one) for one in joined for count in (some // 2, some) if count),
     ]
 
@@ -122,9 +132,20 @@ class Profiler:
             for one in rounds(self.extent):
                 began_s = self.now()
                 if began_s + took_s.get(one, 0.0) > until_s:
+                    self._check_whole(took_s)
                     return
                 self.seen += await self._round(one)
                 took_s[one] = self.now() - began_s
+
+    def _check_whole(self, asked: Collection[Round]) -> None:
+        """BenchError where not every kind was asked: the rest would be made up."""
+        every = set(rounds(self.extent))
+        if missing := len(every) - len(asked):
+            raise BenchError(
+                f"the time was over before {missing} of {len(every)} rounds",
+                where="--seconds",
+                remedy="more of them, or a smaller --sequences or --context",
+            )
 
     async def passed_s(self) -> float:
         """What the gateway adds to a request: first tokens through it and past it, in turns."""
@@ -148,8 +169,22 @@ class Profiler:
         return _flat(await asyncio.gather(*(ask(one, server) for server in self.servers)))
 
     async def _alone(self, one: Round, server: Server) -> list[Observed]:
+        if one.is_warm:
+            return await self._warm(one, server)
         answer = await self._ask(server, one.prompt, 2)
         steps = prompt_steps(answer.prompt_tokens or one.prompt, self.extent.step_tokens)
+        return [Observed(steps, _first_s(answer), True, one.what)]
+
+    async def _warm(self, one: Round, server: Server) -> list[Observed]:
+        """A prompt whose beginning was asked before: it attends to more than it computes."""
+        prompts = replace(self.prompts, seed=self._asked, shared_tokens=one.context)
+        tokens = one.context + one.prompt
+        await self._ask(server, tokens, 2, prompts)
+        answer = await self._ask(server, tokens, 2, prompts)
+        if not answer.cached_tokens or not answer.prompt_tokens:
+            return []  # it has no such cache, or does not tell
+        cached = answer.cached_tokens
+        steps = prompt_steps(answer.prompt_tokens, self.extent.step_tokens, cached)
         return [Observed(steps, _first_s(answer), True, one.what)]
 
     async def _batches(self, one: Round) -> list[Observed]:
@@ -207,10 +242,12 @@ class Profiler:
     async def _burst(self, server: Server, count: int, prompt: int, output: int) -> list[Answer]:
         return await asyncio.gather(*(self._ask(server, prompt, output) for _ in range(count)))
 
-    async def _ask(self, server: Server, prompt: int, output: int) -> Answer:
+    async def _ask(
+        self, server: Server, prompt: int, output: int, prompts: Prompts | None = None
+    ) -> Answer:
         """A prompt that nobody has asked. Raises BenchError where there is no answer."""
         self._asked += 1
-        text = self.prompts.text(self._asked, Request(0.0, prompt, output))
+        text = (prompts or self.prompts).text(self._asked, Request(0.0, prompt, output))
         answer = await server.send(text, output, 0.0)
         if answer.error:
             raise BenchError(

@@ -75,9 +75,9 @@ class Fitted:
         return StepTable(self.rows, curve, *(one.value for one in slopes))
 
 
-def prompt_steps(tokens: int, step_tokens: int) -> tuple[Counts, ...]:
-    """The steps that a fresh prompt takes, alone, where one takes so many tokens at most."""
-    starts = range(0, tokens, step_tokens)
+def prompt_steps(tokens: int, step_tokens: int, cached: int = 0) -> tuple[Counts, ...]:
+    """The steps of a prompt alone, of which some is cached, where one takes so many at most."""
+    starts = range(cached, tokens, step_tokens)
     sizes = [(start, min(step_tokens, tokens - start)) for start in starts]
     return tuple(
         Counts(prompts=count, pairs=count * (start + count // 2)) for start, count in sizes

@@ -6,6 +6,7 @@ have cached, a line; so k such steps in a row have a sum in closed form, and a s
 over them arrives at the very nanosecond at which one that does not arrives.
 """
 
+from ridgeline.physics.step_table import StepTable, TableSteps
 from ridgeline.physics.step_time import StepTime
 from ridgeline.physics.straight_steps import FS, StraightSteps, straight_steps
 from ridgeline.serving.fake.timing import Machine, Plain
@@ -96,8 +97,10 @@ class Pace:
         return low
 
 
-def _straight(machine: Machine) -> StraightSteps | None:
+def _straight(machine: Machine) -> StraightSteps | TableSteps | None:
     steps = machine.steps
+    if isinstance(steps, StepTable):
+        return steps.in_fs
     if isinstance(steps, StepTime):
         return straight_steps(steps)
     if isinstance(steps, Plain):
