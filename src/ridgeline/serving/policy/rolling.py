@@ -69,7 +69,7 @@ def roll(replicas: int, old: There, new: There, how: Rolling) -> Sizes:
     broken = max(0, min(old.asked - old.ready, may_go))
     spare = max(0, min(old.ready, may_go - broken, old.ready + new.ready - least))
     if more or broken or spare:
-        said = f"{more} new ones more, {broken + spare} old ones fewer"
+        said = f"{more} more of the new version, {broken + spare} fewer of the old one"
         return Sizes(old.asked - broken - spare, new.asked + more, said)
     waits = f"{new.asked - new.ready} new ones are not ready, and {least} of all must be"
     return Sizes(old.asked, new.asked, f"waits: {waits}")
