@@ -20,6 +20,7 @@ from ridgeline.platform.simulated_places import (
 )
 from ridgeline.serving.control.target import settings_of, target_for
 from ridgeline.serving.fake.timing import MEMORY_SHARE, Machine, Plain, machine
+from ridgeline.serving.policy.scale_rules import RULES
 from ridgeline.serving.schedule import Floor, floor_at
 from ridgeline.serving.simulate.setup import (
     BEGINS_UNIX_S,
@@ -150,7 +151,8 @@ def _scaling(spec: ModelSpec) -> Scaling:
         return floor_at(floors, scale.timezone, BEGINS_UNIX_S + now_s) if floors else 0
 
     starts_s = sum(_start_s(spec).values())
-    return Scaling(settings_of(spec.replicas, target_for(spec), starts_s), floor=floor)
+    rule = RULES[(spec.simulated or Simulated()).scaling]
+    return Scaling(settings_of(spec.replicas, target_for(spec), starts_s), floor=floor, rule=rule)
 
 
 def _engine(spec: ModelSpec, hardware: Mapping[str, HardwareSpec], given: Machine | None) -> Engine:

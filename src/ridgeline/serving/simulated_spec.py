@@ -149,6 +149,9 @@ class Simulated(Part):
         "quicker", description="of what is in a tier: whichever is quicker, or always the one"
     )
     adapters: AdaptersSpec | None = None
+    scaling: Literal["ridgeline", "kpa", "ray", "hpa", "keda"] = Field(
+        "ridgeline", description="whose formula scales it: another system's, to compare with"
+    )
     role: RoleName = Field("both", description="what the model's own replicas do of a request")
     groups: list[Group] = Field(default_factory=list, description="more kinds of replicas")
     prefill: Prefill | None = Field(None, description="of replicas with role: prefill")

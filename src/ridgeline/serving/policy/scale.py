@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Protocol
 
 _NS = 1_000_000_000
 
@@ -84,13 +83,6 @@ class Scaled:
     replicas: int
     reason: str
     demand: int | None = None
-
-
-class Rule(Protocol):
-    """How an autoscaler decides: `scale`, or another one's formula to compare with."""
-
-    def __call__(self, looks: Sequence[Look], settings: Settings, *, floor: int = 0) -> Scaled:
-        """How many replicas there should be after the last of these looks."""
 
 
 def scale(looks: Sequence[Look], settings: Settings, *, floor: int = 0) -> Scaled:
@@ -218,9 +210,14 @@ def _window(looks: Sequence[Look], lasts_s: float) -> list[int] | None:
     return known if len(known) == len(demands) else None
 
 
-def remembered(looks: Iterable[Look], settings: Settings, now_ns: int) -> list[Look]:
-    """The looks that a later decision may still ask for: the window, and one before it."""
-    since_ns = now_ns - round(settings.memory_s * _NS)
+def remembered(
+    looks: Iterable[Look], settings: Settings, now_ns: int, memory_s: float = 0.0
+) -> list[Look]:
+    """The looks that a later decision may still ask for: the window, and one before it.
+
+    Another rule than ours may look back further, by `memory_s`.
+    """
+    since_ns = now_ns - round(max(settings.memory_s, memory_s) * _NS)
     kept = list(looks)
     begins = next((at for at, look in enumerate(kept) if look.at_ns >= since_ns), len(kept))
     return kept[max(begins - 1, 0) :]

@@ -53,6 +53,7 @@ class VirtualReplica:
         self.began_ns = -1  # when it got its devices
         self.ready_ns = -1
         self.gone_ns = -1
+        self.works_ns = 0  # what comes before that waits until then
         engine = model.engine
         book = BlockBook(engine.blocks, engine.block_tokens, caching=engine.prefix_caching)
         limits = Limits(min(engine.max_seqs, engine.max_batched_tokens), engine.max_batched_tokens)
@@ -86,7 +87,7 @@ class VirtualReplica:
         """A request was sent here; it is complete when its cache is there, if it brings one."""
         self._there[asked.id] = asked
         self._took(self)
-        at_ns = max(cache_ns, self._timeline.now_ns + self._arrive_ns)
+        at_ns = max(cache_ns, self._timeline.now_ns + self._arrive_ns, self.works_ns)
         if at_ns > self._timeline.now_ns:
             self._timeline.at(at_ns, rank(Kind.ARRIVAL, asked.number), self._arrive, asked)
         else:

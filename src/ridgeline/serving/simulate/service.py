@@ -184,8 +184,10 @@ class Service:
         replica.began_ns = self._timeline.now_ns
         self._expect_reclaim(replica)
         every_ns = round(self._gateway.probe_starting_s * NS)
-        looks = max(1, -(-round(self.model.starts_s * NS) // every_ns))
+        early_ns = round(self.model.ready_early_s * NS)
+        looks = max(1, -(-(round(self.model.starts_s * NS) - early_ns) // every_ns))
         at_ns = self._timeline.now_ns + looks * every_ns
+        replica.works_ns = at_ns + early_ns
         self._timeline.at(at_ns, rank(Kind.STAGE, replica.number), self._up, replica)
 
     def _up(self, replica: VirtualReplica) -> None:
@@ -228,6 +230,9 @@ class Service:
             return
         if within_s is None:
             within_s = self.model.drain_s
+        if not within_s:
+            self.die(replica)
+            return
         at_ns = self._timeline.now_ns + round(within_s * NS)
         self._timeline.at(at_ns, rank(Kind.FAULT, replica.number), self._too_late, replica)
 
@@ -276,11 +281,12 @@ class Service:
         scaling, now_ns = self.model.scaling, self._timeline.now_ns
         assert scaling is not None, "scaled"
         now = look_of(self._status(), self.model.name, self._places, now_ns)
-        self._looks = remembered([*self._looks, now], scaling.settings, now_ns)
+        rule, settings = scaling.rule, scaling.settings
+        self._looks = remembered([*self._looks, now], settings, now_ns, rule.memory_s)
         if self._is_lost:
             self._expect_look()
             return
-        decided = scaling.rule(self._looks, scaling.settings, floor=scaling.floor(now_ns / NS))
+        decided = rule.decide(self._looks, settings, scaling.floor(now_ns / NS))
         if decided.replicas != self._places:
             self._log.wrote(now_ns, "scaled", self.model.name, decided.replicas, decided.reason)
             self.scaled.append((now_ns, decided, now))

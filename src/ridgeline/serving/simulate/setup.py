@@ -14,7 +14,8 @@ from ridgeline.serving.policy.limits import Limits
 from ridgeline.serving.policy.price import Price
 from ridgeline.serving.policy.rolling import Rolling
 from ridgeline.serving.policy.rollout import Plan
-from ridgeline.serving.policy.scale import Rule, Settings, scale
+from ridgeline.serving.policy.scale import Settings
+from ridgeline.serving.policy.scale_rules import OURS, Rule
 from ridgeline.serving.simulate.adapters import Adapters
 from ridgeline.serving.simulate.guesses import Guessing
 from ridgeline.serving.simulate.tiers import Tiers
@@ -68,7 +69,7 @@ class Scaling:
     settings: Settings
     every_s: float = 2.0
     floor: Callable[[float], int] = lambda _: 0
-    rule: Rule = scale
+    rule: Rule = OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,10 @@ class Model:
 
     Clients call `serves`, which is `name` where it is not given; where several kinds serve one
     name, its rule, wait and price are those of the first. `start_s` are the stages of a start.
-    `slots` are requests at once in one replica. Where some kinds prefill, over `link`, and others
-    decode, prompts with fewer than `apart_tokens` to compute are computed where they are decoded.
+    `slots` are requests at once in one replica. What is `ready_early_s` gets requests so long
+    before it can work, as where a health page says so. Where some kinds prefill, over `link`, and
+    others decode, prompts with fewer than `apart_tokens` to compute are computed where they are
+    decoded.
     """
 
     name: str
@@ -126,6 +129,7 @@ class Model:
     price: Price = _FREE
     usd_per_hour: Decimal = Decimal(0)
     drain_s: float = 600.0
+    ready_early_s: float = 0.0
     serves: str = ""
     place: Place = Place()
     role: Role = Role.BOTH

@@ -1,0 +1,78 @@
+"""A day's peak: how busy a fleet is that is sized for it, and what scaling wins back (S093).
+
+A day of requests whose peak is some times the mean, on replicas that each serve so many at once.
+The fixed fleet carries the peak with some headroom; the scaled one follows the demand, and takes
+as long to start a replica as it takes. Both are simulated beside the arithmetic.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from ridgeline.serving.fake.timing import Machine, Plain
+from ridgeline.serving.policy.scale import Settings, Step
+from ridgeline.serving.simulate.outcome import Outcome
+from ridgeline.serving.simulate.profile import DAY_S, parse_profile
+from ridgeline.serving.simulate.setup import Engine, Model, Scaling, Serving
+from ridgeline.serving.simulate.traffic import Seeded, Traffic
+from ridgeline.serving.simulate.world import simulate
+from ridgeline.workload import parse_arrivals, parse_sizes
+
+#: An answer takes 20 s: 20 tokens of a second each.
+_TOKENS, _STEP_S = 20, 1.0
+_ANSWER_S = _TOKENS * _STEP_S
+_SLOTS = 3  # of a replica: a tenth of the peak, without headroom
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What a fleet did in a day: how full its slots were, and what it took."""
+
+    replicas: int
+    utilisation: float
+    replica_hours: float
+    answered: float
+    ttft_p99_s: float
+
+
+def fixed(peak_over_mean: float, headroom: float, mean_per_s: float = 0.35) -> Day:
+    """A fleet that carries the peak with this share of its slots."""
+    replicas = ceil(round(mean_per_s * peak_over_mean * _ANSWER_S / (_SLOTS * headroom), 6))
+    return _day(_model(replicas, None), peak_over_mean, mean_per_s)
+
+
+def scaled(peak_over_mean: float, headroom: float, start_s: float, mean_per_s: float = 0.35) -> Day:
+    """A fleet that follows the demand, as full; it is never larger than the fixed one."""
+    most = ceil(round(mean_per_s * peak_over_mean * _ANSWER_S / (_SLOTS * headroom), 6))
+    settings = Settings(1, most, _SLOTS * headroom, Step(most, 60.0), down_after_s=start_s)
+    model = _model(1, Scaling(settings, every_s=30.0), start_s)
+    return _day(model, peak_over_mean, mean_per_s)
+
+
+def _model(replicas: int, scaling: Scaling | None, start_s: float = 0.0) -> Model:
+    engine = Engine(Machine(Plain(_STEP_S, 0.0, 1e9), 100_000), max_seqs=_SLOTS)
+    return Model("chat", engine, replicas, scaling, {"start": start_s}, "least-load", slots=_SLOTS)
+
+
+def _day(model: Model, peak_over_mean: float, mean_per_s: float) -> Day:
+    asks = Seeded(
+        parse_arrivals("poisson"),
+        parse_sizes("10", where="day"),
+        parse_sizes(str(_TOKENS), where="day"),
+        mean_per_s,
+        round(mean_per_s * DAY_S),
+        parse_profile(f"diurnal:{peak_over_mean}"),
+    )
+    outcome = simulate(Serving((model,)), Traffic(asks, "chat").clients(1))
+    there_s = sum(one.there_s for one in outcome.replicas)
+    return Day(
+        max(1, len(outcome.replicas)),
+        outcome.requests * _ANSWER_S / (there_s * _SLOTS),
+        outcome.replica_hours,
+        float(outcome.answered.mean()),
+        _p99(outcome),
+    )
+
+
+def _p99(outcome: Outcome) -> float:
+    late = sorted(outcome.ttft_s())
+    return float(late[int(0.99 * len(late))])
