@@ -8,14 +8,10 @@ futures and sockets, is done here with events.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from ridgeline.serving.policy.admit import Refuse
-from ridgeline.serving.policy.failures import RetryBudget
 from ridgeline.serving.policy.fair import Pick
 from ridgeline.serving.policy.phases import computed
-from ridgeline.serving.policy.pool import Pool
-from ridgeline.serving.policy.prefill_rate import PeakRate
 from ridgeline.serving.policy.prefix import PrefixIndex
 from ridgeline.serving.policy.route import RULES, NoRoute, Replica, Request, View, route
 from ridgeline.serving.policy.split import Split, version_for
@@ -25,59 +21,13 @@ from ridgeline.serving.policy.vtc import Entry
 from ridgeline.serving.simulate.accounts import Accounts
 from ridgeline.serving.simulate.asked import Asked, End
 from ridgeline.serving.simulate.chances import Chances
+from ridgeline.serving.simulate.lane import Lane
 from ridgeline.serving.simulate.ranks import Kind, rank
 from ridgeline.serving.simulate.replica import VirtualReplica
 from ridgeline.serving.simulate.setup import Gateway, Model, Role
 from ridgeline.timeline import NS, Timeline
 
 _DRAWN = "front"
-
-
-@dataclass(slots=True)
-class _Lane:
-    """What a worker keeps for one name that clients call; `slots` are those of its share."""
-
-    kinds: Sequence[Model]
-    pool: Pool = field(default_factory=Pool)
-    views: dict[str, Replica] = field(default_factory=dict)
-    replicas: dict[str, VirtualReplica] = field(default_factory=dict)
-    held: list[Asked] = field(default_factory=list)
-    waiting: dict[str, Asked] = field(default_factory=dict)
-    last: str = ""
-    peak: PeakRate = field(default_factory=PeakRate)
-    saturation: Saturation = field(default_factory=Saturation)
-    retries: RetryBudget = field(default_factory=RetryBudget)
-    ready: int = 0
-    slots: int = 0
-    prefilling: int = 0
-    last_decode: str = ""
-    apart_tokens: int | None = None  # None: nobody only prefills
-    split: Split | None = None
-
-    @property
-    def model(self) -> Model:
-        """Whose rule, wait and price count."""
-        return self.kinds[0]
-
-    @property
-    def context_tokens(self) -> int:
-        """What every kind can hold."""
-        return min(kind.engine.context_tokens for kind in self.kinds)
-
-    @property
-    def resumes(self) -> bool:
-        """Whether an answer that broke off goes on elsewhere, wherever that is."""
-        return all(kind.engine.resumes for kind in self.kinds)
-
-    @property
-    def held_s(self) -> float:
-        """How much longer a request is held where none may be there at first: two starts."""
-        from_none = [
-            kind.starts_s
-            for kind in self.kinds
-            if kind.scaling is not None and kind.scaling.settings.least == 0
-        ]
-        return 2 * max(from_none, default=0.0)
 
 
 class Front:
@@ -100,7 +50,7 @@ class Front:
         self._gateway = gateway
         self._accounts = accounts
         self._chances = chances
-        self._lanes = {name: _Lane(some) for name, some in kinds.items()}
+        self._lanes = {name: Lane(some) for name, some in kinds.items()}
         for lane in self._lanes.values():
             lane.saturation = self._saturation(lane)
             apart = [kind.apart_tokens for kind in lane.kinds if kind.role is Role.PREFILL]
@@ -177,7 +127,7 @@ class Front:
         del lane.views[replica.name], lane.replicas[replica.name]
         self._index.remove(replica.name)
 
-    def _count(self, lane: _Lane, replica: VirtualReplica, more: int) -> None:
+    def _count(self, lane: Lane, replica: VirtualReplica, more: int) -> None:
         """Those that only prefill answer nobody: what they can take at once is no slot."""
         if replica.model.role is Role.PREFILL:
             lane.prefilling += more
@@ -273,12 +223,12 @@ class Front:
         self._changed(lane)
         return False
 
-    def _hold(self, lane: _Lane, asked: Asked) -> None:
+    def _hold(self, lane: Lane, asked: Asked) -> None:
         lane.held.append(asked)
         longest_s = self._gateway.hold_s + lane.held_s
         self._later(longest_s, asked, End.UNREADY, f"no replica became ready in {longest_s:g} s")
 
-    def _enter(self, lane: _Lane, asked: Asked) -> None:
+    def _enter(self, lane: Lane, asked: Asked) -> None:
         tenant, now_ns = self._accounts.tenant(asked.tenant), self._timeline.now_ns
         warm = 0
         if asked.blocks:
@@ -305,7 +255,7 @@ class Front:
             why = f"no slot came free for it in {patience_s:g} s"
             self._later(patience_s, asked, End.REFUSED, why)
 
-    def _changed(self, lane: _Lane) -> None:
+    def _changed(self, lane: Lane) -> None:
         """Slots may be free: give them to who is next."""
         while lane.waiting and not self.is_lost:
             pick = lane.pool.pick(lane.slots, self._timeline.now_ns)
@@ -317,7 +267,7 @@ class Front:
                 lane.pool.end(asked.id, self._timeline.now_ns)
                 self._turned_away(asked, End.UNREADY, "no replica is ready any more")
 
-    def _send(self, lane: _Lane, asked: Asked) -> bool:
+    def _send(self, lane: Lane, asked: Asked) -> bool:
         """Choose its replica and send it there; whether there is one."""
         now_ns, blocks = self._timeline.now_ns, self._prompt_blocks(lane, asked)
         warm = self._warm(lane, asked) if blocks else {}
@@ -363,11 +313,11 @@ class Front:
         self._index.record(answer.replica, self._prompt_blocks(lane, asked))
         return lane.replicas[answer.replica]
 
-    def _of_role(self, lane: _Lane, roles: set[Role]) -> list[Replica]:
+    def _of_role(self, lane: Lane, roles: set[Role]) -> list[Replica]:
         having = (name for name, one in lane.replicas.items() if one.model.role in roles)
         return [lane.views[name] for name in having]
 
-    def _candidates(self, lane: _Lane, asked: Asked, warm: Mapping[str, int]) -> list[Replica]:
+    def _candidates(self, lane: Lane, asked: Asked, warm: Mapping[str, int]) -> list[Replica]:
         """Who may compute its prompt: those that prefill, where it is worth the way.
 
         Of a model with two versions those of the caller's, or all where none of them is left.
@@ -385,10 +335,10 @@ class Front:
         left = (view for view in having if view.id not in asked.tried)
         return having if any(view.state is State.READY for view in left) else every
 
-    def _prompt_blocks(self, lane: _Lane, asked: Asked) -> Sequence[int]:
+    def _prompt_blocks(self, lane: Lane, asked: Asked) -> Sequence[int]:
         return asked.blocks[: asked.prompt_tokens // lane.model.engine.block_tokens]
 
-    def _warm(self, lane: _Lane, asked: Asked) -> dict[str, int]:
+    def _warm(self, lane: Lane, asked: Asked) -> dict[str, int]:
         length = max(asked.prompt_tokens / lane.model.engine.block_tokens, 1.0)
         blocks = self._prompt_blocks(lane, asked)
         return self._index.warm_tokens(blocks, asked.prompt_tokens, length)
@@ -396,7 +346,7 @@ class Front:
     def _share(self, slots: int) -> int:
         return max(1, -(-slots // self._gateway.workers))
 
-    def _saturation(self, lane: _Lane) -> Saturation:
+    def _saturation(self, lane: Lane) -> Saturation:
         wait_s, workers = lane.model.wait_s, self._gateway.workers
         source = f"{lane.peak.source} for {wait_s:g} s, of {workers} workers"
         return Saturation(lane.peak.tokens_per_s * wait_s / workers, source)
