@@ -48,7 +48,11 @@ def unpacked(path: Path, where: str) -> Iterator[BufferedReader]:
             else:
                 yield raw
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} cannot be read: {error}", where=where) from error
+        raise SpecError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}",
+            where=where,
+            remedy="a file that is there; `example` is a trace that ships with Ridgeline",
+        ) from error
 
 
 def as_text(file: BufferedReader) -> TextIOWrapper:

@@ -120,6 +120,6 @@ def _adapters_of(model: Model) -> tuple[tuple[str, float], ...]:
 
 def _known(name: str, known: Sequence[str], what: str, where: str) -> None:
     if name not in known:
-        raise SpecError(
-            f"{name!r} is no {what}", where=where, remedy=f"one of: {', '.join(map(repr, known))}"
-        )
+        named = ", ".join(repr(one) for one in known if one)
+        remedy = f"one of: {named}" if named else f"name {what}s in the spec"
+        raise SpecError(f"{name!r} is no {what}", where=where, remedy=remedy)
