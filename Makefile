@@ -44,7 +44,7 @@ COMPUTED := build/tests-that-compute.txt
 
 test: .venv/.setup-dev  ## all tests but the slow ones
 	@mkdir -p $(dir $(COMPUTED))
-	@$(PYTEST) -m 'not slow' $(COMPUTE) >$(COMPUTED) 2>&1 & computing=$$!; \
+	@nice -n 19 $(PYTEST) -m 'not slow' $(COMPUTE) >$(COMPUTED) 2>&1 & computing=$$!; \
 	  $(PYTEST) -m 'not slow' $(addprefix --ignore=,$(COMPUTE)); others=$$?; \
 	  wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((others | computed))
 
