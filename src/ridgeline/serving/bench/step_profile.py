@@ -20,6 +20,7 @@ from typing import TypeVar
 
 import aiohttp
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.errors import BenchError, SpecError
 from ridgeline.serving.bench.prompts import Prompts, Vocabulary
@@ -205,7 +206,7 @@ class Profiler:
         count = min(map(len, ends), default=0)
         if count <= LEAST_STEPS:
             return []
-        step_s = float(np.concatenate([np.diff(some) for some in ends]).mean())
+        step_s = _middle_mean(np.concatenate([np.diff(some) for some in ends]))
         self._settles_s[one.sequences, one.context] = first_s - sent_s + 3 * step_s
         said = [sum(at <= first_s for at in answer.token_times_s) for answer in answers]
         context = mean(answer.prompt_tokens or one.context for answer in answers)
@@ -213,7 +214,7 @@ class Profiler:
         return [Observed((Counts(one.sequences, cached),), step_s, what=one.what)]
 
     async def _mixed(self, one: Round, server: Server) -> list[Observed]:
-        """How long those who decode take while a prompt comes to them and is computed."""
+        """The time between two tokens of those who decode, of which the later is their step's."""
         settles_s = self._settles_s.get((one.sequences, one.context))
         if settles_s is None:
             return []
@@ -225,27 +226,18 @@ class Profiler:
         return [joined for joined in seen if joined is not None]
 
     def _joined(self, one: Round, newcomer: Answer, decoded: Sequence[Answer]) -> Observed | None:
-        """From its asking to its first token: steps that only decode, then the one that has both.
-
-        What its prompt costs besides (tokens, hashes, a gateway) slows the steps before that one.
-        None where it came before the others were there, or when some had gone.
-        """
-        took_s, counts, cached = [], [], 0.0
+        """None where it came before the others were there, or when some had gone."""
+        first_s, gaps_s, cached = newcomer.token_times_s[0], [], 0.0
         for answer in decoded:
             times_s = np.array(answer.token_times_s)
-            before = int(np.searchsorted(times_s, newcomer.sent_s, side="right")) - 1
-            later = int(np.abs(times_s - newcomer.token_times_s[0]).argmin())
-            if before < 0 or later <= before or later >= len(times_s) - 1:
+            later = int(np.abs(times_s - first_s).argmin())
+            if not 0 < later < len(times_s) - 1:
                 return None
-            took_s.append(float(times_s[later] - times_s[before]))
-            counts.append(later - before)
+            gaps_s.append(float(times_s[later] - times_s[later - 1]))
             cached += (answer.prompt_tokens or one.context) + later - 1
-        count = round(median(counts))
         (alone,) = prompt_steps(newcomer.prompt_tokens or one.prompt, self.extent.step_tokens)
-        plain = Counts(one.sequences, cached)
         both = Counts(one.sequences, cached, alone.prompts, alone.pairs)
-        same = [took for took, steps in zip(took_s, counts, strict=True) if steps == count]
-        return Observed((plain,) * (count - 1) + (both,), median(same), what=one.what)
+        return Observed((both,), median(gaps_s), what=one.what)
 
     async def _burst(self, server: Server, count: int, prompt: int, output: int) -> list[Answer]:
         return await asyncio.gather(*(self._ask(server, prompt, output) for _ in range(count)))
@@ -332,3 +324,10 @@ async def _cache(session: aiohttp.ClientSession, url: str) -> tuple[int, int]:
     told = dict(re.findall(r'(\w+)="(\d+)"', line[1])) if line else {}
     block = int(told.get("block_size", 0))
     return block * int(told.get("num_gpu_blocks", 0)), block
+
+
+def _middle_mean(values: NDArray[np.float64]) -> float:
+    """The mean without the ends: in some steps the machine was busy with something else."""
+    ranked = np.sort(values)
+    cut = len(ranked) // 10
+    return float(ranked[cut : len(ranked) - cut].mean())
