@@ -200,7 +200,9 @@ def traffic(draw) -> list[Request]:
 def manners(draw) -> Manners:
     """Clients who wait for ever, leave early, or come again."""
     patience = st.sampled_from([None, None, 0.2, 3.0])
-    return Manners(draw(st.integers(0, 2)), draw(patience), draw(patience))
+    retries, first_token_s, whole_s = draw(st.integers(0, 2)), draw(patience), draw(patience)
+    may = retries > 0 and (first_token_s is not None or whole_s is not None)
+    return Manners(retries, first_token_s, whole_s, again=may and draw(st.booleans()))
 
 
 @st.composite

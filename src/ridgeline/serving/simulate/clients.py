@@ -2,7 +2,7 @@
 
 An open loop asks at the times of a trace. A closed loop keeps so many requests in flight. A talk's
 next turn comes a while after the answer to the one before it. All may leave after a while, and come
-again when they were refused, as `Manners` say.
+again when they were refused or have left, as `Manners` say.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,29 @@ class Manners:
     """How clients behave. None: they wait for ever.
 
     Whoever was refused asks again up to `retries` times, after as long as he was told. A client
-    leaves when it has no token after `first_token_s`, or not the whole answer after `whole_s`.
+    leaves when it has no token after `first_token_s`, or not the whole answer after `whole_s`; with
+    `again` it asks anew a second later, which counts as a retry: what was done for it is lost.
     """
 
     retries: int = 0
     first_token_s: float | None = None
     whole_s: float | None = None
+    again: bool = False
+
+    def __post_init__(self) -> None:
+        leaves = self.first_token_s is not None or self.whole_s is not None
+        if self.again and not (leaves and self.retries):
+            raise SpecError(
+                "clients ask again after leaving, and they never leave or never ask twice",
+                where="manners.again",
+                remedy="retries of 1 or more, and first_token_s or whole_s",
+            )
+
+    @property
+    def repeated(self) -> frozenset[End]:
+        """After which ends it is asked again."""
+        refused = frozenset({End.REFUSED, End.UNREADY})
+        return refused | {End.LEFT} if self.again else refused
 
 
 def regrouped(blocks: Sequence[int], tokens: int, wanted: int) -> Sequence[int]:
@@ -54,6 +71,7 @@ class Crowd:
     def __init__(self, model: str, manners: Manners | None) -> None:
         self._model = model
         self._manners = manners or Manners()
+        self._repeated = self._manners.repeated
         self._number, self._stride = 0, 1
         self._again: dict[int, int] = {}
         self._world: World
@@ -96,7 +114,7 @@ class Crowd:
     def ended(self, asked: Asked) -> None:
         """It has ended; perhaps it is asked again."""
         tries = self._again.get(asked.number, 0)
-        if asked.end in (End.REFUSED, End.UNREADY) and tries < self._manners.retries:
+        if asked.end in self._repeated and tries < self._manners.retries:
             self._again[asked.number] = tries + 1
             self._world.comes_again(asked)
             fresh = Asked(

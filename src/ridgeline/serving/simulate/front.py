@@ -356,7 +356,8 @@ class Front:
 
         def expire(_: None) -> None:
             lane = self._lanes[asked.model]
-            if asked.id in lane.waiting or asked in lane.held:
+            # Not its id: that is also the next attempt's, if its client asks again.
+            if lane.waiting.get(asked.id) is asked or asked in lane.held:
                 self.gives_up(asked, why, reason)
 
         at_ns = self._timeline.now_ns + round(after_s * NS)

@@ -242,6 +242,8 @@ class Service:
 
     def _gone(self, replica: VirtualReplica) -> None:
         replica.gone_ns = self._timeline.now_ns
+        if not replica.requests:  # what a step still does for clients who left is cut short
+            replica.engine.die()
         replica.state = State.STOPPED
         self._log.wrote(self._timeline.now_ns, "stopped", replica.name)
         for front in self._fronts:

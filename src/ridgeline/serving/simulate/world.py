@@ -145,7 +145,7 @@ class World:
             self.timeline.stop()
 
     def comes_again(self, asked: Asked) -> None:
-        """It was refused, and will be asked again."""
+        """It was refused or its client left, and it will be asked again."""
         self.open -= 1
         self.expected += 1
         self.log.wrote(self.timeline.now_ns, "refused", asked.id, asked.end.name)

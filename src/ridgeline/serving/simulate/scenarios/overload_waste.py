@@ -8,6 +8,16 @@ capacity is more than what comes:
     drains  if and only if  capacity x (1 - waste) > load
 
 At 90 % load that is a waste of less than 10 %; at 70 % the same burst drains with 12 %.
+
+Clients waste as well: a share of them leaves whatever is slower than an answer takes at full slots,
+and asks anew so many times. Each such request asks for an answer's work `retries` times more than
+before, so the work that comes is load x (1 + share x retries), of which a part is done for nobody:
+
+    waste = share x retries / (1 + share x retries)
+
+so that load x (1 + share x retries) < capacity is the same law. Where it is broken the overload
+does not grow for ever: the longer answers take the less of each is done before its client leaves,
+so it stays where just the capacity is asked for. It does not end by itself either.
 """
 
 from dataclasses import dataclass
@@ -16,11 +26,16 @@ from typing import Any
 from ridgeline.physics.queues import requests_in_flight
 from ridgeline.quantity import value_of
 from ridgeline.serving.fake.timing import Machine, Plain
-from ridgeline.serving.simulate.clients import OpenLoop
+from ridgeline.serving.simulate.clients import Manners, OpenLoop, Several
 from ridgeline.serving.simulate.setup import Engine, Model, Serving
 from ridgeline.serving.simulate.world import simulate
 from ridgeline.timeline import NS
 from ridgeline.workload import Request
+
+#: An answer takes 20 s at full slots: 100 tokens of 0.2 s. The burst comes after three of them.
+_TOKENS, _ANSWER_S, _BURST_S = 100, 20.0, 60.0
+#: So long hasty clients wait for the whole of one, in times of an answer at full slots.
+_PATIENCE = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +93,56 @@ def burst(load: float, waste: float, *, slots: int = 100, extra: int = 30) -> Bu
 
     Requests come evenly spaced at this share of what the slots serve, for forty answers' time.
     """
-    tokens, answer_s = 100, 20.0
-    curve = Curve(slots, answer_s / tokens, waste)
+    clients = OpenLoop(_asks(load, slots, extra, 40), "chat")
+    return _burst(Curve(slots, _ANSWER_S / _TOKENS, waste), clients, 40)
+
+
+def waste_of(share: float, retries: int) -> float:
+    """Of the work that is done, what is done for clients who have left by its end."""
+    return share * retries / (1 + share * retries)
+
+
+def stays_at(load: float, share: float, retries: int, slots: int = 100) -> float:
+    """In flight where the overload stays: of each hasty answer just so much is done by then."""
+    done = (1 / load - 1 + share) / (share * (retries + 1))
+    return _PATIENCE * slots / done
+
+
+def left(
+    load: float, share: float, retries: int = 1, *, slots: int = 100, extra: int = 60
+) -> Burst:
+    """The same slots without any waste of their own, and a share of clients who will not wait.
+
+    They leave what takes a tenth longer than at full slots, and ask anew so many times. After a
+    burst of 60 requests, eighty answers' time goes by.
+    """
+    patient: list[Request] = []
+    hasty: list[Request] = []
+    for number, ask in enumerate(_asks(load, slots, extra, 80)):
+        is_hasty = int((number + 1) * share) > int(number * share)
+        (hasty if is_hasty else patient).append(ask)
+    manners = Manners(retries, whole_s=_PATIENCE * _ANSWER_S, again=retries > 0)
+    crowds = OpenLoop(patient, "chat"), OpenLoop(hasty, "chat", manners=manners)
+    return _burst(Curve(slots, _ANSWER_S / _TOKENS, 0.0), Several(crowds), 80)
+
+
+def _asks(load: float, slots: int, extra: int, answers: int) -> list[Request]:
+    rate_per_s = load * slots / _ANSWER_S
+    count = round(answers * _ANSWER_S * rate_per_s)
+    asks = [Request(n / rate_per_s, 1, _TOKENS) for n in range(count)]
+    asks += [Request(_BURST_S, 1, _TOKENS)] * extra
+    return sorted(asks, key=lambda one: one.at_s)
+
+
+def _burst(curve: Curve, clients: OpenLoop | Several, answers: int) -> Burst:
     engine = Engine(
         Machine(curve, 10**7), max_seqs=2048, max_batched_tokens=4096, prefix_caching=False
     )
-    rate_per_s = load * slots / answer_s
-    burst_s, until_s = 3 * answer_s, 40 * answer_s
-    asks = [Request(n / rate_per_s, 1, tokens) for n in range(round(until_s * rate_per_s))]
-    asks += [Request(burst_s, 1, tokens)] * extra
-    asks.sort(key=lambda one: one.at_s)
-    model = Model("chat", engine, slots=10**6)
-    outcome = simulate(Serving((model,)), OpenLoop(asks, "chat"))
+    outcome = simulate(Serving((Model("chat", engine, slots=10**6),)), clients)
     asked, done = outcome.columns["at_ns"], outcome.columns["done_ns"]
 
     def there(at_s: float) -> int:
         at_ns = round(at_s * NS)
         return int(((asked < at_ns) & (done > at_ns)).sum())
 
-    return Burst(there(burst_s), there(until_s - 1.0))
+    return Burst(there(_BURST_S), there(answers * _ANSWER_S - 1.0))
