@@ -62,7 +62,7 @@ def test_without_an_end_there_is_one(tmp_path):
         ("streams: [{rate: 1, prompt: zipf}]", r"prompt: \"zipf\" is not a number of tokens.*\n"),
         ("streams: [{rate: 1, arrivals: never}]", "arrivals: .*not a way to arrive"),
         ("streams: [{rate: 1, profile: 'step:1'}]", "profile: .*is no profile"),
-        ("streams: [{rate: 1, tennant: a}]", "tennant: unknown key\n  try: one of: name, model"),
+        ("streams: [{rate: 1, tenat: a}]", "tenat: unknown key\n  try: one of: name, model"),
         ("streams: [{rate: 1, sessions: {turn: 2}}]", "unknown key\n  try: one of: turns, think"),
         ("stream: []", "stream: unknown key\n  try: one of: lasts, streams"),
         ("streams: []", "streams: "),
